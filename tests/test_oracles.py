@@ -40,7 +40,7 @@ def test_structures_of_libllama_are_as_declared():
 
 
 @LLAMA
-@pytest.mark.parametrize("name", ["Batch", "Memory"])
+@pytest.mark.parametrize("name", ["Batch", "Memory", "ContextParams"])
 def test_other_structures_of_libllama_are_found(monkeypatch, name):
     short = type(name, (ctypes.Structure,), {"_fields_": [("context", ctypes.c_uint32), ("count", ctypes.c_int32)]})
     monkeypatch.setattr(libllama, name, short)

@@ -1,8 +1,8 @@
 """libllama through ctypes, the oracle for whole models. CANDLE_LIBLLAMA names libllama.so; without it the library is
 the wheel's (`llama_cpp`).
 
-Parameters grow from version to version: they come and go as memory that is large enough, of which only the length of
-the context is touched.
+Parameters grow from version to version: they come and go as memory that is large enough, of which the first fields are
+known. Keys and values are f32 and attention is computed without the flash kernel, which rounds them to f16.
 """
 
 import ctypes
@@ -20,9 +20,24 @@ _SILENT = _LOG(lambda level, text, data: None)
 
 
 class Memory(ctypes.Structure):
-    """Parameters: more bytes than any version has. Those of a context begin with its length."""
+    """Parameters: more bytes than any version has."""
 
-    _fields_ = [("context", ctypes.c_uint32), ("bytes", ctypes.c_char * 508)]
+    _fields_ = [("bytes", ctypes.c_char * 512)]
+
+
+class ContextParams(ctypes.Structure):
+    """llama_context_params up to the types of keys and values, and more bytes than any version has."""
+
+    _fields_ = [
+        ("context", ctypes.c_uint32), ("numbers", ctypes.c_uint32 * 9), ("rope_scaling", ctypes.c_int32),
+        ("pooling", ctypes.c_int32), ("attention", ctypes.c_int32), ("flash_attention", ctypes.c_int32),
+        ("scaling", ctypes.c_uint32 * 12), ("keys", ctypes.c_int32), ("values", ctypes.c_int32),
+        ("bytes", ctypes.c_char * 400),
+    ]  # fmt: skip
+
+
+F32, F16 = 0, 1
+"""ggml_type."""
 
 
 class Batch(ctypes.Structure):
@@ -40,12 +55,21 @@ def loaded():
     as its first argument."""
     library = ctypes.CDLL(str(NAME))
     if platform.machine() == "x86_64":
-        for name in ("llama_model_default_params", "llama_context_default_params"):
-            fits(NAME, f"the result of {name}", _written(library, name) <= ctypes.sizeof(Memory), True)
+        for name, kind in (("llama_model_default_params", Memory), ("llama_context_default_params", ContextParams)):
+            fits(NAME, f"the result of {name}", _written(library, name) <= ctypes.sizeof(kind), True)
         fits(NAME, "llama_batch", _written(library, "llama_batch_get_one"), ctypes.sizeof(Batch))
-    library.llama_context_default_params.restype = Memory
-    fits(NAME, "llama_context_params", library.llama_context_default_params().context, 512)
+    library.llama_context_default_params.restype = ContextParams
+    given = library.llama_context_default_params()
+    found = (given.context, given.pooling, given.flash_attention, given.keys, given.values)
+    fits(NAME, "llama_context_params", found, (512, -1, -1, F16, F16))
     return library
+
+
+def context_params(library):
+    """Parameters of a context whose attention is computed in f32."""
+    params = library.llama_context_default_params()
+    params.flash_attention, params.keys, params.values = 0, F32, F32
+    return params
 
 
 def _written(library, name):
@@ -63,10 +87,10 @@ def opened(path, kinds):
     library, address, number = loaded(), ctypes.c_void_p, ctypes.c_int
     shared = {
         "llama_model_default_params": (Memory, []),
-        "llama_context_default_params": (Memory, []),
+        "llama_context_default_params": (ContextParams, []),
         "llama_log_set": (None, [_LOG, address]),
         "llama_model_load_from_file": (address, [ctypes.c_char_p, Memory]),
-        "llama_init_from_model": (address, [address, Memory]),
+        "llama_init_from_model": (address, [address, ContextParams]),
         "llama_free": (None, [address]),
         "llama_model_free": (None, [address]),
         "llama_get_memory": (address, [address]),
@@ -95,7 +119,7 @@ class Libllama:
             "llama_get_logits_ith": (ctypes.POINTER(ctypes.c_float), [address, number]),
         }
         self._library, self._model = opened(path, kinds)
-        params = self._library.llama_context_default_params()
+        params = context_params(self._library)
         params.context = context
         self._context = self._library.llama_init_from_model(self._model, params)
         self._library.llama_set_n_threads(self._context, threads, threads)

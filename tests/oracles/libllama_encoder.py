@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 
-from .libllama import Batch, opened
+from .libllama import Batch, context_params, opened
 
 NONE, MEAN, CLS, LAST, RANK = 0, 1, 2, 3, 4
 """llama_pooling_type."""
@@ -29,11 +29,8 @@ class EncoderInLibllama:
             ),
         }  # fmt: skip
         self._library, self._model = opened(path, kinds)
-        params = self._library.llama_context_default_params()
-        unspecified = bytes(params).index(b"\xff" * 16)  # kinds of RoPE scaling, pooling, attention, flash attention
-        ctypes.memset(ctypes.addressof(params) + unspecified + 4, 0, 4)
-        ctypes.memset(ctypes.addressof(params) + unspecified + 4, pooling, 1)
-        ctypes.memset(ctypes.addressof(params) + unspecified + 12, 0, 4)  # no flash attention: it rounds to f16
+        params = context_params(self._library)
+        params.pooling = pooling
         self._context = self._library.llama_init_from_model(self._model, params)
         self._library.llama_set_embeddings(self._context, True)
         self._pooling, self._decoder = pooling, decoder or pooling == LAST

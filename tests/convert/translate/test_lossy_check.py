@@ -160,7 +160,7 @@ def test_windows_of_layers_are_said(case, tmp_path):
     assert difference(models.load(back, threads=1).logits(ids), want) <= 3e-5
     if NAME:
         theirs = Libllama(out)
-        assert difference(np.stack([theirs.advance([token]) for token in ids[0]])[None], want) < 0.02
+        assert difference(np.stack([theirs.advance([token]) for token in ids[0]])[None], want) < 1e-3
         theirs.close()
 
 

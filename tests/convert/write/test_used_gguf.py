@@ -31,8 +31,8 @@ from safetensors.numpy import load_file, save_file
 
 FILES = ("config.json", "tokenizer.json", "preprocessor_config.json")
 PICTURE, SOUND = "{picture}", "{sound}"
-LIBLLAMA = 6e-3
-"""libllama keeps keys and values as f16."""
+LIBLLAMA = 1e-3
+"""libllama computes GELU by a table of f16."""
 
 
 @dataclass(frozen=True)
