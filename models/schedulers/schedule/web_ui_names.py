@@ -28,8 +28,13 @@ SAMPLERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("PLMS", "pndm", {"skip_prk_steps": True}),
 )
 """The sampler, the module of its scheduler, and options that it implies; the first of several is the usual one."""
-TYPES = {"Karras": "use_karras_sigmas", "Exponential": "use_exponential_sigmas", "Beta": "use_beta_sigmas"}
-"""Schedule types by the option that is set."""
+TYPES: dict[str, dict[str, Any]] = {
+    "Karras": {"use_karras_sigmas": True},
+    "Exponential": {"use_exponential_sigmas": True},
+    "Beta": {"use_beta_sigmas": True},
+    "Uniform": {"timestep_spacing": "linspace"},
+}
+"""Schedule types and the options that they stand for."""
 
 
 def sampler_words(module: str, options: Config) -> tuple[str, str] | None:
@@ -38,7 +43,7 @@ def sampler_words(module: str, options: Config) -> tuple[str, str] | None:
     words = next(
         (words for words, name, implied in SAMPLERS if name == module and implied.items() <= options.items()), None
     )
-    kind = next((kind for kind, option in TYPES.items() if options.get(option)), "")
+    kind = next((kind for kind, implied in TYPES.items() if implied.items() <= options.items()), "")
     return None if words is None else (words, kind)
 
 
@@ -48,5 +53,5 @@ def of_words(text: str) -> list[tuple[str, dict[str, Any]]]:
     lower = " ".join(text.split()).lower()
     kind = next((kind for kind in TYPES if lower.endswith(f" {kind.lower()}")), None)
     sampler = lower if kind is None else lower[: -len(kind) - 1]
-    shapes = dict.fromkeys(SHAPES, False) | ({} if kind is None else {TYPES[kind]: True})
+    shapes = dict.fromkeys(SHAPES, False) | ({} if kind is None else TYPES[kind])
     return [(module, {**implied, **shapes}) for words, module, implied in SAMPLERS if words.lower() == sampler]

@@ -19,6 +19,7 @@ SAMPLERS = {
     "DPM++ 2M SDE": ("DPMSolverMultistepScheduler", {"algorithm_type": "sde-dpmsolver++"}),
     "DPM++ 2M SDE Karras": ("DPMSolverMultistepScheduler", {"algorithm_type": "sde-dpmsolver++", **KARRAS}),
     "Heun Exponential": ("HeunDiscreteScheduler", {"use_exponential_sigmas": True}),
+    "Euler Uniform": ("EulerDiscreteScheduler", {"timestep_spacing": "linspace"}),
     "PLMS": ("PNDMScheduler", {"skip_prk_steps": True}),
 }
 
