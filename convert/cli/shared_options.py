@@ -17,6 +17,7 @@ from ...runtime.contract.kv_types import KV_TYPES
 from ...runtime.plugin import discovery
 from ..console.output import current
 from ..console.stdio import STREAM
+from ..translate.translation_options import TranslationOptions
 from ..write.conversion_options import FIELDS, Options
 
 if TYPE_CHECKING:
@@ -76,6 +77,12 @@ TYPES = {"format": FORMAT, "dtype": DTYPE, "path": PATH}
 def click_options(*names: str) -> tuple[Decorator[Any], ...]:
     """The command line's options of some fields of `Options`."""
     return tuple(_click_option(FIELDS[name].metadata) for name in names)
+
+
+def option_group(group: str) -> tuple[Decorator[Any], ...]:
+    """The command line's options of a group that fields of `Options` declare; those of translation come last."""
+    names = [name for name in FIELDS if FIELDS[name].metadata["group"] == group]
+    return click_options(*sorted(names, key=lambda name: name in TranslationOptions.__annotations__))
 
 
 def _click_option(option: Mapping[str, Any]) -> Decorator[Any]:
@@ -217,7 +224,7 @@ PLACING = (
     *click_options("verify", "max_memory", "threads"),
     *PROGRESS,
 )
-SHARDING = click_options("shard_nbytes", "shard_tensors")
+SHARDING = option_group("sharding")
 INCLUDE = click.option("--include", multiple=True, metavar="RE", help="Only tensors whose name matches.")
 EXCLUDE = click.option("--exclude", multiple=True, metavar="RE", help="Skip tensors whose name matches.")
 CHOOSING = (
@@ -233,20 +240,9 @@ CHOOSING = (
 ALLOW_OVERFLOW, ALLOW_REQUANTIZE, WEIGHTS_ONLY, VARIANTS = click_options(
     "allow_overflow", "allow_requantize", "weights_only", "dtypes"
 )
-VALUES = click_options(
-    "dtype",
-    "tensor_types",
-    "keep_quantized",
-    "nan",
-    "allow_overflow",
-    "weights_only",
-    "names",
-    "keep_branches",
-    "with_preprocessing",
-    "tied",
-)
+VALUES = option_group("values")
 MERGING = click_options("lora")
-GRAPHS = click_options("external_data", "opset")
+GRAPHS = option_group("graphs")
 CARRYING = (
     *click_options("metadata"),
     click.option("--metadata-file", metavar="FILE.json", type=PATH, help="Metadata keys from a JSON object."),

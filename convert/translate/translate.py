@@ -21,7 +21,6 @@ from ...runtime.contract.architecture import (
     FEATURE_EXTRACTION,
     GGUF,
     HF,
-    KEEP_BRANCHES,
     MODEL,
     ORIGINAL,
     TEXT_CLASSIFICATION,
@@ -198,7 +197,7 @@ def translated(
         graph.metadata, graph.attachments = {"format": "pt"}, {}
     else:
         preparation = stated_preparation(graph, letterbox_of(model.config)) if options.with_preprocessing else None
-        _to_graph(graph, model.with_settings({KEEP_BRANCHES: options.keep_branches}), name, options.blocks, carried)
+        _to_graph(graph, model.with_settings(options.network_settings), name, options.blocks, carried)
         graph.metadata |= _detector_keys(graph, model)
         if preparation is not None:
             take_bytes(graph, preparation, graph.files[0] if graph.files else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
@@ -16,6 +16,8 @@ def option(
     takes_size: bool = False,
     minimum: int | None = None,
     choices: Sequence[str] | None = None,
+    group: str | None = None,
+    is_setting: bool = False,
     **click_arguments: Any,
 ) -> Any:
     """A field of `Options`; the command line and the keyword arguments of Python are made from it.
@@ -26,6 +28,8 @@ def option(
         takes_size: whether Python takes text such as "2GiB" for bytes, too.
         minimum: the lowest value of an integer.
         choices: the values of a string.
+        group: commands that take this group of options take this one.
+        is_setting: whether the value is a hyper-parameter of the network that is written, by the name of the field.
         click_arguments: further arguments of `click.option`; ``type`` is a key of `shared_options.TYPES`.
     """
     metadata = {
@@ -34,6 +38,8 @@ def option(
         "takes_size": takes_size,
         "minimum": minimum,
         "choices": choices,
+        "group": group,
+        "is_setting": is_setting,
         "click_arguments": click_arguments,
     }
     if callable(default):
@@ -56,20 +62,36 @@ class TranslationOptions:
 
     attachments: bool = option(True, "--no-tokenizer", help="Do not copy tokenizer and config files.")
     weights_only: bool = option(
-        False, "--weights-only", help="Write the tensors even if OUT cannot express the model's architecture."
+        False,
+        "--weights-only",
+        group="values",
+        help="Write the tensors even if OUT cannot express the model's architecture.",
     )
     names: str | None = option(
         None,
         "--names",
+        group="values",
         choices=("hf", "timm", "torchvision", "original"),
         help="Name the weights of an image or audio model as this library does (original: as its authors do).",
     )
     keep_branches: bool = option(
-        False, "--keep-branches", help="Keep the branches of RepVGG, MobileOne and FastViT apart in ONNX files."
+        False,
+        "--keep-branches",
+        group="values",
+        is_setting=True,
+        help="Keep the branches of RepVGG, MobileOne and FastViT apart in ONNX files.",
     )
     with_preprocessing: bool = option(
-        False, "--with-preprocessing", help="Make an ONNX image model take raw pixels, and resize and normalize them."
+        False,
+        "--with-preprocessing",
+        group="values",
+        help="Make an ONNX image model take raw pixels, and resize and normalize them.",
     )
+
+    @property
+    def network_settings(self) -> dict[str, Any]:
+        """The options that are hyper-parameters of the network that is written, by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.metadata["is_setting"]}
 
     @property
     def blocks(self) -> bool:

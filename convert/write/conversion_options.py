@@ -79,6 +79,7 @@ class Options(TranslationOptions):
         None,
         "--dtype",
         "--outtype",
+        group="values",
         metavar="DTYPE",
         type="dtype",
         help="Dtype of float weights: f32, f16, bf16, f8_e4m3 ..., auto (16 bits).",
@@ -90,7 +91,12 @@ class Options(TranslationOptions):
         help="Write ONNX in several precisions into OUT/onnx: f32, f16, q8, int8, uint8, q4, q4f16.",
     )
     tensor_types: tuple[tuple[str, str], ...] = option(
-        (), "--tensor-type", multiple=True, metavar="RE=DTYPE", help="Dtype of weights whose name matches."
+        (),
+        "--tensor-type",
+        group="values",
+        multiple=True,
+        metavar="RE=DTYPE",
+        help="Dtype of weights whose name matches.",
     )
     select: Select = option(_select)
     shard_nbytes: int | None = option(
@@ -98,36 +104,54 @@ class Options(TranslationOptions):
         "--shard-size",
         "--split-max-size",
         "--max-shard-size",
+        group="sharding",
         takes_size=True,
         metavar="SIZE",
         help="Maximum size of an output file: 5GB.",
     )
     shard_tensors: int | None = option(
-        None, "--shard-tensors", minimum=1, metavar="N", help="Maximum number of tensors in an output file."
+        None,
+        "--shard-tensors",
+        group="sharding",
+        minimum=1,
+        metavar="N",
+        help="Maximum number of tensors in an output file.",
     )
     shard_groups: tuple[int, ...] | None = option(None)
     external_data: str = option(
-        "auto", "--external-data", choices=("auto", "never", "always"), help="Write ONNX tensors to separate files."
+        "auto",
+        "--external-data",
+        group="graphs",
+        choices=("auto", "never", "always"),
+        help="Write ONNX tensors to separate files.",
     )
     opset: int | None = option(
         None,
         "--opset",
+        group="graphs",
         minimum=1,
         metavar="N",
         help="ONNX opset to write (default: the lowest that fits, at least 17).",
     )
     metadata: dict[str, object] = option(dict, "--metadata", multiple=True, metavar="K=V", help="Set a metadata key.")
-    nan: str = option("error", "--nan", choices=("error", "warn", "keep"), help="How to treat NaN in a cast weight.")
+    nan: str = option(
+        "error", "--nan", group="values", choices=("error", "warn", "keep"), help="How to treat NaN in a cast weight."
+    )
     allow_overflow: bool = option(
         False,
         "--allow-overflow",
+        group="values",
         help="Write tensors even if over 0.1 % of their elements exceed the range of the new dtype.",
     )
     allow_requantize: bool = option(
         False, "--allow-requantize", help="Quantize weights that are already quantized, which loses quality."
     )
     tied: str = option(
-        "clone", "--tied", choices=("clone", "dedupe", "error"), help="How to treat names that share storage."
+        "clone",
+        "--tied",
+        group="values",
+        choices=("clone", "dedupe", "error"),
+        help="How to treat names that share storage.",
     )
     verify: str = option(
         "sample",
@@ -138,6 +162,7 @@ class Options(TranslationOptions):
     keep_quantized: bool | None = option(
         None,
         "--keep-quantized/--no-keep-quantized",
+        group="values",
         help="Keep GPTQ, AWQ, bitsandbytes ... weights as stored, or dequantize them.",
     )
     lora: tuple[str, ...] = option(

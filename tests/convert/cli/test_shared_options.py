@@ -1,8 +1,13 @@
-"""Options that commands share: limits end with the command, also where its words are refused."""
+"""Options that commands share: limits end with the command, also where its words are refused; an option of a
+conversion is declared once."""
 
 import pytest
 from candle_convert.convert.cli.main import run
+from candle_convert.convert.cli.shared_options import option_group
+from candle_convert.convert.translate.translation_options import TranslationOptions
+from candle_convert.convert.write.conversion_options import FIELDS
 from candle_convert.runtime.base.limits import current
+from candle_convert.runtime.contract.architecture import KEEP_BRANCHES
 
 COMMANDS = [
     ["run", "nothing.onnx", "--max-memory", "1GB"],
@@ -19,3 +24,18 @@ def test_limits_end_with_the_command(words):
         patch.setattr("candle_convert.convert.cli.main.explain", lambda error, _: kept.append(error) or (error, None))
         assert run(words) != 0
     assert current().chosen == frozenset()
+
+
+@pytest.mark.parametrize("group", sorted({field.metadata["group"] for field in FIELDS.values()} - {None}))
+def test_commands_take_the_options_that_name_their_group(group):
+    def command():
+        pass
+
+    for option in option_group(group):
+        option(command)
+    declared = {field.metadata["flags"][0] for field in FIELDS.values() if field.metadata["group"] == group}
+    assert {"/".join((*param.opts[:1], *param.secondary_opts)) for param in command.__click_params__} == declared
+
+
+def test_settings_of_a_network_are_options_of_the_same_name():
+    assert TranslationOptions(keep_branches=True).network_settings == {KEEP_BRANCHES: True}
