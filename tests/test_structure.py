@@ -69,6 +69,7 @@ FLOORS = (
     ("ops/pool", "ops/quantized", "ops/recurrent", "ops/sequence"),
     ("ops/contrib", "ops/contrib/attention", "ops/contrib/fused", "ops/contrib/quantized"),
     ("ops/training",),
+    ("ops/training/gradients",),
     ("ops/complex",),
     ("ops",),
     ("tensors/core",),

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...runtime.base.errors import UnsupportedError
-from ...runtime.ir.domain import CANDLE
-from ...runtime.ir.op import Undecomposable
-from ...runtime.tensor.dtype import F32
-from ..contrib.fused import skip_norm
-from ..conv import conv, conv_transpose
-from ..nn import swiglu
-from ..norm import batch_norm, group_norm, layer_norm, lp_norm
-from ..norm.layer_norm_grad import last_axes, standardized, through_standardized
-from ..pool import global_pool, pool
-from ..pool.max_pool_grad import side_by_side
-from ..rules.expression import Term
-from .gradient_rule import Step, differentiated, differentiated_as
+from ....runtime.base.errors import UnsupportedError
+from ....runtime.ir.domain import CANDLE
+from ....runtime.ir.op import Undecomposable
+from ....runtime.tensor.dtype import F32
+from ...contrib.fused import skip_norm
+from ...conv import conv, conv_transpose
+from ...nn import swiglu
+from ...norm import batch_norm, group_norm, layer_norm, lp_norm
+from ...norm.layer_norm_grad import last_axes, standardized, through_standardized
+from ...pool import global_pool, pool
+from ...pool.max_pool_grad import side_by_side
+from ...rules.expression import Term
+from ..gradient_rule import Step, differentiated, differentiated_as
 
 
 class Window:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.ir.domain import CANDLE
-from ..rules.expression import Term
-from ..signal.dft import dft, stft
-from ..signal.frames import frames, overlap_add
-from .gradient_rule import Step, differentiated, differentiated_as
+from ....runtime.ir.domain import CANDLE
+from ...rules.expression import Term
+from ...signal.dft import dft, stft
+from ...signal.frames import frames, overlap_add
+from ..gradient_rule import Step, differentiated, differentiated_as
 
 
 @differentiated(dft)

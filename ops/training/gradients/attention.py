@@ -7,14 +7,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...runtime.ir.op import Undecomposable
-from ...runtime.tensor.dtype import BY_ONNX, F32, F64
-from ..attention.attention import attention
-from ..attention.flex_attention import flex_attention
-from ..contrib.attention.group_query_attention import group_query_attention
-from ..rules.expression import Term
-from .gradient_rule import Step, differentiated, differentiated_as
-from .propagation import is_moving, operands, spliced, through
+from ....runtime.ir.op import Undecomposable
+from ....runtime.tensor.dtype import BY_ONNX, F32, F64
+from ...attention.attention import attention
+from ...attention.flex_attention import flex_attention
+from ...contrib.attention.group_query_attention import group_query_attention
+from ...rules.expression import Term
+from ..gradient_rule import Step, differentiated, differentiated_as
+from ..propagation import is_moving, operands, spliced, through
 
 Bounds = tuple[bool, int, int]
 """Whether a query sees no later key, and how many keys before and after it, -1 for all."""

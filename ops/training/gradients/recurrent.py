@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...runtime.ir.domain import CANDLE
-from ...runtime.ir.op import Undecomposable
-from ..attention.linear_attention import RULES, linear_attention
-from ..recurrent.gru import gru
-from ..recurrent.gru_steps import gru_steps
-from ..recurrent.lstm import lstm
-from ..recurrent.lstm_steps import lstm_steps
-from ..recurrent.recurrent import ACTIVATIONS, DIRECTIONS, activated
-from ..recurrent.rnn import rnn
-from ..recurrent.rnn_steps import rnn_steps
-from ..recurrent.steps import stacked
-from ..rules.expression import Term
-from .gradient_rule import Step, differentiated, differentiated_as
+from ....runtime.ir.domain import CANDLE
+from ....runtime.ir.op import Undecomposable
+from ...attention.linear_attention import RULES, linear_attention
+from ...recurrent.gru import gru
+from ...recurrent.gru_steps import gru_steps
+from ...recurrent.lstm import lstm
+from ...recurrent.lstm_steps import lstm_steps
+from ...recurrent.recurrent import ACTIVATIONS, DIRECTIONS, activated
+from ...recurrent.rnn import rnn
+from ...recurrent.rnn_steps import rnn_steps
+from ...recurrent.steps import stacked
+from ...rules.expression import Term
+from ..gradient_rule import Step, differentiated, differentiated_as
 
 Function = Callable[[Term], Term]
 Cell = Callable[..., tuple[Term, ...]]

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...runtime.ir.op import Undecomposable
-from ..conv.deform_conv import deform_conv
-from ..image.affine_grid import affine_grid
-from ..image.grid_sample import KEYS, grid_sample
-from ..image.interpolation import NEAREST, POSITIONS, taps, weighted
-from ..image.resize import axes_to_resample, resize
-from ..image.roi_align import roi_align
-from ..pool.unpool import max_roi_pool
-from ..rules.expression import Term
-from ..rules.sliding_window import window
-from .gradient_rule import Step, differentiated_as
+from ....runtime.ir.op import Undecomposable
+from ...conv.deform_conv import deform_conv
+from ...image.affine_grid import affine_grid
+from ...image.grid_sample import KEYS, grid_sample
+from ...image.interpolation import NEAREST, POSITIONS, taps, weighted
+from ...image.resize import axes_to_resample, resize
+from ...image.roi_align import roi_align
+from ...pool.unpool import max_roi_pool
+from ...rules.expression import Term
+from ...rules.sliding_window import window
+from ..gradient_rule import Step, differentiated_as
 
 
 @differentiated_as(resize)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...runtime.ir.op import Undecomposable
-from ..contrib.fused.moe import moe
-from ..rules.expression import Term
-from .gradient_rule import Step, differentiated_as
+from ....runtime.ir.op import Undecomposable
+from ...contrib.fused.moe import moe
+from ...rules.expression import Term
+from ..gradient_rule import Step, differentiated_as
 
 
 def _shares(scores: Term, k: int, normalize: bool) -> Term:

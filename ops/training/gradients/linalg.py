@@ -6,14 +6,14 @@ import string
 
 import numpy as np
 
-from ...runtime.ir.domain import CANDLE
-from ...runtime.ir.op import Undecomposable
-from ...runtime.tensor.dtype import C128, F64, BlockType
-from ..linalg import det, einsum, gemm, linear, linear_transposed, matmul
-from ..nn import hardmax, log_softmax, softmax
-from ..reduce import arg_min_max, cumulative, reduce
-from ..rules.expression import Term
-from .gradient_rule import Step, differentiated, without_gradient
+from ....runtime.ir.domain import CANDLE
+from ....runtime.ir.op import Undecomposable
+from ....runtime.tensor.dtype import C128, F64, BlockType
+from ...linalg import det, einsum, gemm, linear, linear_transposed, matmul
+from ...nn import hardmax, log_softmax, softmax
+from ...reduce import arg_min_max, cumulative, reduce
+from ...rules.expression import Term
+from ..gradient_rule import Step, differentiated, without_gradient
 
 
 @differentiated(matmul.matmul)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..loss import negative_log_likelihood
-from ..random import bernoulli, dropout, multinomial, normal, uniform
-from ..rules.expression import Term
-from .gradient_rule import Step, differentiated, without_gradient
+from ...loss import negative_log_likelihood
+from ...random import bernoulli, dropout, multinomial, normal, uniform
+from ...rules.expression import Term
+from ..gradient_rule import Step, differentiated, without_gradient
 
 
 def _grads(step: Step, logs: Term) -> tuple[Term, Term | None]:

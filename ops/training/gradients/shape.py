@@ -7,35 +7,35 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...runtime.ir.op import Undecomposable
-from ...runtime.tensor.dtype import I64
-from ..conv.conv_transpose import col2im
-from ..gather.gather import gather, gather_elements, gather_nd
-from ..gather.non_zero import compress, non_zero
-from ..gather.scatter import scatter_elements, scatter_nd, tensor_scatter
-from ..generator.constant import constant
-from ..generator.constant_of_shape import constant_of_shape, eye_like
-from ..generator.one_hot import one_hot
-from ..generator.range import range_
-from ..generator.trilu import trilu
-from ..pool.unpool import max_unpool
-from ..rules.expression import Term
-from ..rules.sliding_window import window
-from ..shape.concat import concat
-from ..shape.depth_to_space import depth_to_space, space_to_depth
-from ..shape.expand import expand, tile
-from ..shape.pad import center_crop_pad, pad
-from ..shape.reshape import flatten, reshape
-from ..shape.reverse_sequence import reverse_sequence
-from ..shape.shape import shape, size
-from ..shape.slice import slice_
-from ..shape.split import split
-from ..shape.squeeze import squeeze, unsqueeze
-from ..shape.transpose import transpose
-from ..signal import mel_weight_matrix, window_function
-from ..sort.top_k import top_k
-from ..sort.unique import unique
-from .gradient_rule import Step, differentiated, differentiated_as, without_gradient
+from ....runtime.ir.op import Undecomposable
+from ....runtime.tensor.dtype import I64
+from ...conv.conv_transpose import col2im
+from ...gather.gather import gather, gather_elements, gather_nd
+from ...gather.non_zero import compress, non_zero
+from ...gather.scatter import scatter_elements, scatter_nd, tensor_scatter
+from ...generator.constant import constant
+from ...generator.constant_of_shape import constant_of_shape, eye_like
+from ...generator.one_hot import one_hot
+from ...generator.range import range_
+from ...generator.trilu import trilu
+from ...pool.unpool import max_unpool
+from ...rules.expression import Term
+from ...rules.sliding_window import window
+from ...shape.concat import concat
+from ...shape.depth_to_space import depth_to_space, space_to_depth
+from ...shape.expand import expand, tile
+from ...shape.pad import center_crop_pad, pad
+from ...shape.reshape import flatten, reshape
+from ...shape.reverse_sequence import reverse_sequence
+from ...shape.shape import shape, size
+from ...shape.slice import slice_
+from ...shape.split import split
+from ...shape.squeeze import squeeze, unsqueeze
+from ...shape.transpose import transpose
+from ...signal import mel_weight_matrix, window_function
+from ...sort.top_k import top_k
+from ...sort.unique import unique
+from ..gradient_rule import Step, differentiated, differentiated_as, without_gradient
 
 without_gradient(shape, size, constant, constant_of_shape, eye_like, non_zero)
 without_gradient(

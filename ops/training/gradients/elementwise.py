@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..cast import cast
-from ..elementwise import (
+from ...cast import cast
+from ...elementwise import (
     arithmetic,
     comparison,
     erf,
@@ -17,10 +17,10 @@ from ..elementwise import (
     variadic,
     where,
 )
-from ..elementwise.exponential_activation import SQRT_2_OVER_PI, SQRT_HALF
-from ..quantized import quantize_linear
-from ..rules.expression import Term
-from .gradient_rule import Step, differentiated, differentiated_as, elementwise, without_gradient
+from ...elementwise.exponential_activation import SQRT_2_OVER_PI, SQRT_HALF
+from ...quantized import quantize_linear
+from ...rules.expression import Term
+from ..gradient_rule import Step, differentiated, differentiated_as, elementwise, without_gradient
 
 
 def _gelu(x: Term, y: Term, g: Term, approximate: str) -> Term:

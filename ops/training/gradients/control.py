@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...runtime.base.dataclass import dataclass
-from ...runtime.ir.builder import Builder
-from ...runtime.ir.graph import Graph, Node, Value
-from ...runtime.ir.op import Undecomposable
-from ..control.if_else import BRANCHES, if_
-from ..control.loop import loop
-from ..control.scan import scan
-from ..rules.expression import Inferring, Term
-from .gradient_rule import Step, differentiated
-from .propagation import copied_subgraph, finish, is_moving, operands, propagated
+from ....runtime.base.dataclass import dataclass
+from ....runtime.ir.builder import Builder
+from ....runtime.ir.graph import Graph, Node, Value
+from ....runtime.ir.op import Undecomposable
+from ...control.if_else import BRANCHES, if_
+from ...control.loop import loop
+from ...control.scan import scan
+from ...rules.expression import Inferring, Term
+from ..gradient_rule import Step, differentiated
+from ..propagation import copied_subgraph, finish, is_moving, operands, propagated
 
 Terms = Sequence[Term | None]
 

@@ -1,0 +1,1 @@
+"""Gradient rules of operators, one module a folder of operators."""
