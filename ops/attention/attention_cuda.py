@@ -15,18 +15,13 @@ from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Lookup, Operand, over
 from ...runtime.cuda.kernel.reduce import Result, reduce_rows
 from ...runtime.cuda.matmul.tiled import Axes, Contraction, product
-from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda, on_cpu
+from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ...runtime.plan.kernel_api import Buffer, Chain
 from ...runtime.plan.rows import Fold, add, larger
 from .attention import attention, softmax_dtype, working
-from .block_attention import block_attention, quantize_blocks
 from .flash_cuda import Heads, Rule, fits, flash
 from .flash_mma_cuda import prompt, tensor_kind
-from .grid_attention import grid_attention
 from .rotary_embedding import rotary_embedding
-
-on_cpu("device graphs keep the positions of keys as elements", grid_attention)
-on_cpu("device graphs keep keys and values as floats", block_attention, quantize_blocks)
 
 INF = math.inf
 INT64 = np.dtype(np.int64)

@@ -3,7 +3,7 @@ nothing."""
 
 import numpy as np
 import pytest
-from candle_convert.ops.attention.attention_with_sinks import attention_with_sinks
+from candle_convert.ops.attention.variants.attention_with_sinks import attention_with_sinks
 from candle_convert.runtime.ir.op import Example
 from candle_convert.tests.oracles.native_vs_numpy import natively
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from candle_convert.ops.attention.block_attention import block_attention, dequantized, quantized
+from candle_convert.ops.attention.variants.block_attention import block_attention, dequantized, quantized
 from candle_convert.runtime.ir.domain import CANDLE
 from candle_convert.runtime.ir.op import Example
 from candle_convert.tests.oracles.native_vs_numpy import natively

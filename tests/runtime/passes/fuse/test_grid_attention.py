@@ -4,7 +4,7 @@ import candle_convert as cc
 import numpy as np
 import onnx.parser
 import pytest
-from candle_convert.ops.attention.grid_attention import grid_attention, positions
+from candle_convert.ops.attention.variants.grid_attention import grid_attention, positions
 from candle_convert.runtime.session import Session
 
 HEADS, SIZE, WIDTH = 2, 12, 20

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.ir.domain import CANDLE
-from ...runtime.ir.graph import Dim
-from ...runtime.ir.op import Tolerance, case, op
-from ...runtime.ir.shape_inference import Inference
-from ...runtime.tensor.dtype import U8
-from ..elementwise.declare import quiet
-from ..rules.shape_rules import shape_error
-from .attention import checked
-from .scaled_dot_product import KeyVisibility, Scoring, attend
+from ....runtime.ir.domain import CANDLE
+from ....runtime.ir.graph import Dim
+from ....runtime.ir.op import Tolerance, case, op
+from ....runtime.ir.shape_inference import Inference
+from ....runtime.tensor.dtype import U8
+from ...elementwise.declare import quiet
+from ...rules.shape_rules import shape_error
+from ..attention import checked
+from ..scaled_dot_product import KeyVisibility, Scoring, attend
 
 LENGTH, NBYTES = 32, 34
 """Elements of a block and its bytes: an f16 scale and signed bytes."""

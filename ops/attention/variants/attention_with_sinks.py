@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.ir.builder import Builder
-from ...runtime.ir.domain import CANDLE
-from ...runtime.ir.graph import Node, Value
-from ...runtime.ir.op import Tolerance, case, op
-from ...runtime.ir.shape_inference import Inference
-from ..elementwise.declare import quiet
-from ..rules.shape_rules import shape_error
-from .attention import checked
-from .scaled_dot_product import KeyVisibility, Scoring, attend
+from ....runtime.ir.builder import Builder
+from ....runtime.ir.domain import CANDLE
+from ....runtime.ir.graph import Node, Value
+from ....runtime.ir.op import Tolerance, case, op
+from ....runtime.ir.shape_inference import Inference
+from ...elementwise.declare import quiet
+from ...rules.shape_rules import shape_error
+from ..attention import checked
+from ..scaled_dot_product import KeyVisibility, Scoring, attend
 
 
 def _infer(node: Inference) -> None:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.ir.builder import Builder
-from ...runtime.ir.domain import CANDLE
-from ...runtime.ir.graph import Node
-from ...runtime.ir.op import Tolerance, case, op
-from ...runtime.ir.shape_inference import Inference
-from ..elementwise.declare import quiet
-from ..rules.shape_rules import shape_error
-from .scaled_dot_product import KeyVisibility, Scoring, attend
+from ....runtime.ir.builder import Builder
+from ....runtime.ir.domain import CANDLE
+from ....runtime.ir.graph import Node
+from ....runtime.ir.op import Tolerance, case, op
+from ....runtime.ir.shape_inference import Inference
+from ...elementwise.declare import quiet
+from ...rules.shape_rules import shape_error
+from ..scaled_dot_product import KeyVisibility, Scoring, attend
 
 
 def positions(rows: int, columns: int) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Attention over Q8_0 blocks, grids and packed sequences, and with sinks."""
