@@ -67,6 +67,7 @@ FLOORS = (
     ("ops/shape", "ops/gather", "ops/sort", "ops/generator"),
     ("ops/linalg", "ops/conv", "ops/attention", "ops/control", "ops/image", "ops/ml", "ops/signal", "ops/text"),
     ("ops/pool", "ops/quantized", "ops/recurrent", "ops/sequence", "ops/attention/variants"),
+    ("ops/contrib/attention/kv_cache",),
     ("ops/contrib", "ops/contrib/attention", "ops/contrib/fused", "ops/contrib/quantized"),
     ("ops/training",),
     ("ops/training/gradients",),

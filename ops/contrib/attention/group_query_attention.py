@@ -18,8 +18,8 @@ from ...rules.output_limit import allowed
 from ...rules.precision import widened_but_codes
 from ...rules.shape_rules import shape_error
 from .heads import normalized, windowed
-from .kv_cache_codec import Codec, codec, rotate_by_position
-from .rotary_embedding import joined, split
+from .kv_cache.codec import Codec, codec
+from .rotary_embedding import joined, rotate_by_position, split
 
 WHAT = "GroupQueryAttention"
 

@@ -14,10 +14,10 @@ from ...attention.attention_cuda import KeyVisibility, Scoring, attended, in_hea
 from ...attention.flash_cuda import Heads, fits
 from ...attention.scaled_dot_product import BIASED, PROBABILITIES
 from ...norm.moments import ROOT, rooted
-from .append_kv_cache_cuda import behind, cached
 from .group_query_attention import group_query_attention
-from .quantized_kv_cache_cuda import Coding, coding
-from .sliding_kv_cache_cuda import sliding
+from .kv_cache.append_cuda import behind, cached
+from .kv_cache.quantized_cuda import Coding, coding
+from .kv_cache.sliding_cuda import sliding
 
 CAPTURED = {1: BIASED, 2: PROBABILITIES}
 """Which scores the attribute ``qk_output`` asks for."""

@@ -14,7 +14,7 @@ from ....runtime.ir.shape_inference import Inference
 from ...attention.scaled_dot_product import Scoring, attend
 from ...rules.shape_rules import shape_error
 from .heads import normalized, query_width, windowed
-from .kv_cache_codec import rotate_by_position
+from .rotary_embedding import rotate_by_position
 
 WHAT = "PagedAttention"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -23,6 +24,20 @@ def rotate(
         x, cos, sin, positions, interleaved=interleaved, rotary_embedding_dim=2 * cos.shape[-1]
     )
     return made
+
+
+def rotate_by_position(
+    parts: Iterable[np.ndarray],
+    cos: np.ndarray | None,
+    sin: np.ndarray | None,
+    positions: np.ndarray,
+    interleaved: int,
+    what: str,
+) -> list[np.ndarray]:
+    """Queries and keys [batch, heads, length, size] rotated by positions [batch, length]."""
+    if cos is None or sin is None:
+        raise shape_error(what, "do_rotary needs cos_cache and sin_cache")
+    return [rotate(part, cos, sin, positions, interleaved) for part in parts]
 
 
 def split(x: np.ndarray, heads: int, size: int, what: str) -> np.ndarray:

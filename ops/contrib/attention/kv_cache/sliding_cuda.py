@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....runtime.base.dataclass import dataclass
-from ....runtime.cuda.kernel.elementwise import copy_launch, elementwise_chain
-from ....runtime.cuda.kernel.kernel import Launch
-from ....runtime.cuda.kernel.operand import Lookup, Operand, over
-from ....runtime.cuda.plan.kernel_api import Step
-from ....runtime.plan.kernel_api import Buffer, Chain
-from ....runtime.plan.rows import add
-from ...attention.flash_cuda import Heads
-from .append_kv_cache_cuda import behind, emptied, written
-from .quantized_kv_cache_cuda import Coding
+from .....runtime.base.dataclass import dataclass
+from .....runtime.cuda.kernel.elementwise import copy_launch, elementwise_chain
+from .....runtime.cuda.kernel.kernel import Launch
+from .....runtime.cuda.kernel.operand import Lookup, Operand, over
+from .....runtime.cuda.plan.kernel_api import Step
+from .....runtime.plan.kernel_api import Buffer, Chain
+from .....runtime.plan.rows import add
+from ....attention.flash_cuda import Heads
+from .append_cuda import behind, emptied, written
+from .quantized_cuda import Coding
 
 INT64 = np.dtype(np.int64)
 

@@ -1,16 +1,14 @@
-"""KV-cache codecs (float, int8, int4, float8), and rotary embedding of heads by position."""
+"""KV-cache codecs: float, int8, int4 and float8."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from ....runtime.base.dataclass import dataclass
-from ...rules.bit_packing import unpacked
-from ...rules.shape_rules import shape_error
-from .rotary_embedding import rotate
+from .....runtime.base.dataclass import dataclass
+from ....rules.bit_packing import unpacked
+from ....rules.shape_rules import shape_error
 
 
 @dataclass(frozen=True)
@@ -67,17 +65,3 @@ def codec(dtype: np.dtype[Any] | None, scale: np.ndarray | None, kind: str, bits
         raise shape_error("attention", f"a cache quantized as {kind!r}")
     spread = scale.astype(np.float32)
     return Codec(dtype, spread.reshape(()) if spread.size == 1 else spread.reshape(spread.shape[-3:]), bits or 8)
-
-
-def rotate_by_position(
-    parts: Iterable[np.ndarray],
-    cos: np.ndarray | None,
-    sin: np.ndarray | None,
-    positions: np.ndarray,
-    interleaved: int,
-    what: str,
-) -> list[np.ndarray]:
-    """Queries and keys [batch, heads, length, size] rotated by positions [batch, length]."""
-    if cos is None or sin is None:
-        raise shape_error(what, "do_rotary needs cos_cache and sin_cache")
-    return [rotate(part, cos, sin, positions, interleaved) for part in parts]

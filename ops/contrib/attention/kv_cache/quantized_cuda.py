@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....runtime.cuda.element.small_dtypes import SMALL
-from ....runtime.cuda.kernel.elementwise import chain_step, elementwise_launch
-from ....runtime.cuda.kernel.kernel import Launch
-from ....runtime.cuda.kernel.operand import Lookup, Operand
-from ....runtime.cuda.plan.kernel_api import Step
-from ....runtime.plan.kernel_api import Buffer
-from ...attention.attention_cuda import in_heads
-from ...attention.flash_cuda import Heads
-from ...elementwise.unary import _round as to_even
-from ...quantized.quantized_cuda import saturated
+from .....runtime.cuda.element.small_dtypes import SMALL
+from .....runtime.cuda.kernel.elementwise import chain_step, elementwise_launch
+from .....runtime.cuda.kernel.kernel import Launch
+from .....runtime.cuda.kernel.operand import Lookup, Operand
+from .....runtime.cuda.plan.kernel_api import Step
+from .....runtime.plan.kernel_api import Buffer
+from ....attention.attention_cuda import in_heads
+from ....attention.flash_cuda import Heads
+from ....elementwise.unary import _round as to_even
+from ....quantized.quantized_cuda import saturated
 
 LARGEST = 448.0
 """Of floats in a cache."""
