@@ -57,7 +57,7 @@ def set_num_interop_threads(num: int) -> None:
 
 
 def get_default_device() -> Device:
-    """Where new tensors are: on the CPU."""
+    """Device of new tensors: the CPU."""
     return CPU
 
 

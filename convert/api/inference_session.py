@@ -122,7 +122,7 @@ class InferenceSession:
         )
 
     def get_providers(self) -> list[str]:
-        """Where it runs."""
+        """The execution providers of the session."""
         return list(PROVIDERS[not self._session.on_device :])
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:

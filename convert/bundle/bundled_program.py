@@ -136,7 +136,7 @@ def _content(application: Application, given: Any) -> bytes:
         except OSError as error:
             raise FileAccessError("E-IO-OPEN", given, error.strerror or str(error)) from error
     expected = '{"data": base64}' + (" or a path" if application.opens_files else "")
-    raise UsageError("E-BUNDLE-FIELD", None, "an input is no picture or sound", expected=expected)
+    raise UsageError("E-BUNDLE-FIELD", None, "an input is neither a picture nor a sound", expected=expected)
 
 
 OPERATIONS: Mapping[str, Callable[[Application, dict[str, Any]], dict[str, Any]]] = {

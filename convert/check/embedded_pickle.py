@@ -94,7 +94,7 @@ def _candidates(storage: Storage, budget: Budget) -> Iterator[tuple[int, str]]:
 
 
 def _names(data: bytes) -> Iterator[int]:
-    """Where an opcode brings up a name that runs code, in pickles of the old text form and in those without a
+    """Offsets of opcodes that import a name that runs code, in pickles of the old text form and in those without a
     header."""
     for match in _TEXTS.finditer(data):
         if _runs_code(match["module"], match["name"]):

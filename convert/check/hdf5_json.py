@@ -72,7 +72,7 @@ def _parsed(source: Source, at: int) -> tuple[Any, int]:
 
 
 def _places(source: Source) -> Iterator[tuple[int, str]]:
-    """Where JSON objects and compressed heaps begin, in order."""
+    """Offsets and kinds (json, heap) of JSON objects and compressed heaps, in order."""
     last = -1
     for start, data in windows(source, source.budget, WINDOW, OVERLAP):
         found = [(match.start(), "json") for match in _BEGINNING.finditer(data)]

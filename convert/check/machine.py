@@ -196,7 +196,7 @@ def _kernel_copy(folder: str) -> bool:
 
 
 def caches() -> dict[str, Any]:
-    """Where the hub's and the kernels' caches are, whether the hub is offline, and the variables that say so."""
+    """Folders of the hub's and the kernels' caches, whether the hub is offline, and the variables that say so."""
     hub_root = Path(
         os.environ.get("HF_HOME")
         or Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "huggingface"

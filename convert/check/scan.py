@@ -185,7 +185,7 @@ def _file(result: Scan, path: str, options: ReadOptions, advance: Callable[[int]
 
 
 def _content(source: Source, path: str, options: ReadOptions, depth: int = 0) -> tuple[str, list[Located]]:
-    """What a source is (see `Scanned`), and everything about it; `path` is the file that it is or lies in, `depth` how
+    """The kind of a source (see `Scanned`), and findings in it; `path` is the file that it is or lies in, `depth` how
     deep."""
     formats = [format for format in detect_format.formats() if format.sniff(source)]
     text = None if formats else _text(source)

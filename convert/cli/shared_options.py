@@ -424,7 +424,7 @@ def load_draft(path: str, values: dict[str, Any]) -> Any:
 
 
 def device(values: dict[str, Any]) -> dict[str, Any]:
-    """Where a model runs, as options of `Session`.
+    """The device of a model, as options of `Session`.
 
     Raises UsageError for invalid options, and UnsupportedError if the device does not exist, before
     anything is opened.
@@ -466,7 +466,7 @@ def convert_options(values: dict[str, Any]) -> Options:
 
 
 def selection(values: dict[str, Any]) -> Select:
-    """Which tensors, under which names."""
+    """The selection of tensors and their new names."""
     from ...runtime.passes.weights.select import Select
 
     split = [pair(text, "RE=REPL") for text in values.get("rename", ())]

@@ -117,7 +117,7 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
 
 
 def _stored(graph: Graph) -> Unpacked | None:
-    """What the weights are where they were quantized elsewhere; a scheme that is not known, or does not fit, is
+    """The weights dequantized if they were quantized elsewhere; a scheme that is not known, or does not fit, is
     noted."""
     from ..open.prequantized import dequantized
 

@@ -22,7 +22,7 @@ Examples
 DRAWN = ("guidance", "max_seconds", "temperature", "top_k")
 """Options that are passed on as they are."""
 VOICE = {"description": "describe", "speaker": "speaker"}
-"""Those that say how the voice sounds, by their names in Python."""
+"""Names in Python of the options that describe the voice."""
 
 
 @click.command("speak", epilog=EPILOG)

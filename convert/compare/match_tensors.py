@@ -99,7 +99,7 @@ class Counterparts:
 
 
 def _source(side: NamedWeights) -> str:
-    """Whose names the configuration of a model has."""
+    """Naming convention of a model's configuration."""
     return HF if side.names == GRAPH else side.names
 
 
@@ -150,7 +150,7 @@ def counterparts(
     *,
     by_name: bool = False,
 ) -> Counterparts:
-    """Which tensors of two models belong together.
+    """Pairs of corresponding tensors of two models.
 
     Args:
         a, b: what was read, whose configurations say the architecture.

@@ -25,7 +25,7 @@ BATCH = 32
 
 @dataclass(frozen=True)
 class Source:
-    """Where data comes from.
+    """Source of data.
 
     Attributes:
         labels: an array of the npz, or a file of its own (npy) that says what is right; None for the usual names and

@@ -20,8 +20,8 @@ NODES = "onnx"
 
 
 def described(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
-    """Whose names a file has, and what it says of its architecture: GGUF metadata, the config.json next to it, or what
-    weights and metadata imply.
+    """Naming convention of a file, and its statement of the architecture: GGUF metadata, the config.json next to it, or
+    what weights and metadata imply.
 
     None where nothing says it, and for the weights of a graph of nodes, whose names are its own.
     """
@@ -34,7 +34,8 @@ def described(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
 
 
 def stated(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
-    """Whose names a file has, and what it says itself: GGUF metadata, or the config.json next to it."""
+    """Naming convention of a file, and its own statement of the architecture: GGUF metadata, or the config.json next to
+    it."""
     if ARCHITECTURE in graph.metadata:
         return GGUF, graph.metadata
     said = configuration(graph)

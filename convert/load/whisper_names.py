@@ -88,7 +88,7 @@ CT2_WHOLE = {
     **{f"encoder/conv{i}/{part}": f"encoder.conv{i}.{part}" for i in (1, 2) for part in ("weight", "bias")},
 }
 CT2_LISTS = {"suppress_ids": "suppress_tokens", "suppress_ids_begin": "begin_suppress_tokens", HEADS: HEADS}
-"""What the config.json next to CTranslate2's files lists, and transformers' names in generation_config.json."""
+"""Lists in the config.json next to CTranslate2's files -> transformers' names in generation_config.json."""
 
 
 def transformers_names(graph: Graph) -> Graph:

@@ -61,8 +61,7 @@ def split(graph: Graph, architecture: Architecture, config: Config, weights: Map
 
 
 def normalization(graph: Graph, mmproj: Mmproj, config: Config) -> dict[str, Any]:
-    """What further keys of the file hold: how pictures are prepared, as the model's files say it, or else as the family
-    does."""
+    """Further keys of the file: how pictures are prepared, as the model's files say it, or else as the family does."""
     stated: dict[str, Any] = dict(mmproj.preparation(config))
     for name in FILES:
         said = json_value(graph, name, "E-CONFIG-JSON")

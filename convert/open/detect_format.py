@@ -153,8 +153,8 @@ NOT_MODELS = (
 
 
 NOT_FETCHED = ("E-LFS-POINTER", "E-FILE-HTML")
-"""What stands in place of a file under any name; it comes before the models of other frameworks, some of which have
-only their names."""
+"""Errors of content that was stored instead of the file; they come before the models of other frameworks, some of which
+have only their names."""
 
 
 def refuse_unwritten(graph: Graph) -> None:

@@ -35,8 +35,7 @@ ENCODER_DECODER = (STEMS[ENCODER], *DECODERS, STEMS[WITH_PAST])
 SETS = Plugins("models.pipelines", "GRAPH_FILES")
 """Models of other kinds whose graphs are in files of their own."""
 _END, _VARIANT = re.compile(r"[._-]|$"), re.compile(r"(?:[._-]\w+)?", re.ASCII)
-"""Where the name of a graph may end in that of a file, and what follows it in that of a variant of another
-precision, such as ``_quantized``."""
+"""End of a graph's name in that of a file, and the suffix of a variant of another precision, such as ``_quantized``."""
 
 
 def stem(name: str, graph: Graph) -> str:
@@ -99,7 +98,7 @@ def parts_of(decoder: Path) -> dict[str, Path] | None:
     """The files of the encoder-decoder that a decoder belongs to, by the names of the graphs; None if its name is not a
     decoder's. An encoder or a decoder with a past of another variant is taken if its own one is missing.
 
-    Raises FileAccessError if there is no encoder.
+    Raises FileAccessError without an encoder.
     """
     kind, variant = _parsed(decoder.name, ENCODER_DECODER) or ("", "")
     if kind not in DECODERS:

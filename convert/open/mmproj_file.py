@@ -33,8 +33,8 @@ def takes_mmproj(graph: Graph) -> bool:
 
 
 def mmproj_name(file: str, names: Sequence[str]) -> str | None:
-    """Which of the files next to a language model's has its encoder: ``mmproj-NAME.gguf`` for ``NAME.gguf``, or else
-    the only one, the f16 one of its variants. None if no file, or several."""
+    """The file next to a language model's that has its encoder: ``mmproj-NAME.gguf`` for ``NAME.gguf``, or else the
+    only one, the f16 one of its variants. None if no file, or several."""
     own = _SHARD.sub("", file.removesuffix(SUFFIX))
     encoders = [name for name in names if model_directory.is_mmproj_name(name)]
     same = f"{PREFIX}{own}{SUFFIX}"

@@ -123,7 +123,7 @@ def model_folder(folder: Path) -> Path:
 
 
 def copies(folder: Path, chosen: str, others: Sequence[str], names: Sequence[str]) -> str | None:
-    """What to say of files next to the one that was chosen, by whose names they are copies of its model.
+    """A notice of files next to the chosen one that are copies of its model by their names.
 
     Raises UsageError where they are other models, or parts of this one that no index names.
     """

@@ -76,8 +76,8 @@ def component_folders(model: str, folder: Path) -> tuple[dict[str, Path], list[s
 
 
 def _declared(folder: Path) -> set[str] | None:
-    """What follows the name of a component in the folders of its graphs, as the architecture in a folder's config.json
-    declares it; None where that is not known."""
+    """Suffixes of a component's name in the folders of its graphs, as the architecture in a folder's config.json
+    declares them; None if that is not known."""
     if not (folder / model_directory.CONFIG).is_file():
         return None
     config = _parsed(Source(contained(folder, model_directory.CONFIG, str(folder))))

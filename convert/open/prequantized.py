@@ -72,7 +72,7 @@ def has_scaled_rows(graph: Graph) -> bool:
 
 
 def declaration(graph: Graph) -> Mapping[str, Any] | None:
-    """What the config.json next to a model, or another file, says of quantization; a config.json without these words
+    """The declaration of quantization in the config.json next to a model, or in another file; a config.json without it
     need not be JSON."""
     storage = graph.attachments.get(CONFIG)
     if storage is None:

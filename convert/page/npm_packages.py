@@ -116,7 +116,7 @@ def installed(runtime: Runtime, folder: Path | None) -> Installed:
 
 
 def _folders(folder: Path | None) -> Iterator[Path]:
-    """Where packages are looked for."""
+    """Folders that are searched for packages."""
     if folder is not None:
         yield folder / MODULES
         yield folder

@@ -22,7 +22,7 @@ SKELETON = (
     (15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8), (7, 9), (8, 10),
     (1, 2), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 6),
 )  # fmt: skip
-"""Which of COCO's 17 key points are joined."""
+"""Pairs of COCO's 17 key points that are joined by lines."""
 PERSON = 17
 VISIBLE = 0.5
 NEAR_TO_FAR = np.array(

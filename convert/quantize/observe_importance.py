@@ -176,7 +176,7 @@ def _check_lengths(model: Model, longest: int) -> None:
 
 
 def _feeds(ids: np.ndarray, others: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What graphs of language models, encoders and encoder-decoders get of a piece; a decoder predicts the piece that
+    """Inputs of graphs of language models, encoders and encoder-decoders for a piece; a decoder predicts the piece that
     its encoder reads, if that does not read something else."""
     return {
         IDS: ids,

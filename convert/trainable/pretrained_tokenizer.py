@@ -236,7 +236,7 @@ class PretrainedTokenizer:
         else:
             found = value if is_id else self.tokenizer.id_of(str(value))
             if not isinstance(found, int) or not 0 <= found < len(self):
-                why = f"{name} is {value!r}, which is no token of the vocabulary"
+                why = f"{name} is {value!r}, which is not a token of the vocabulary"
                 raise UsageError("E-TOKENIZER-ROLE", None, why, hint="Use one of get_vocab()")
             self._roles[role] = found
 
@@ -280,7 +280,7 @@ class PretrainedTokenizer:
         if kind not in TENSORS:
             raise UsageError("E-OPTION", None, f"return_tensors {kind!r} is unknown", expected=", ".join(TENSORS))
         if len({len(row) for row in lists}) > 1:
-            why = "the texts have different numbers of tokens, which is no tensor"
+            why = "the texts have different numbers of tokens, which do not make a tensor"
             raise UsageError("E-TENSOR-SHAPE", None, why, hint="Pass padding=True")
         return TENSORS[kind](np.array(lists, np.int64))
 

@@ -192,7 +192,7 @@ def parse_model_id(model_id: str, parameters: int) -> Name:
 
 
 def _kind(piece: str, index: int, parameters: int) -> tuple[str, str]:
-    """What a piece of a name is, "" for words that say nothing, and how it is spelled."""
+    """The kind of a piece of a name, "" for words without meaning, and its spelling."""
     if _VERSION.fullmatch(piece):
         return "version", piece
     if _TYPE.fullmatch(piece):

@@ -73,7 +73,7 @@ OWN_SWITCHES = {
     "stablelm": {"use_qkv_bias": ".attn.q.bias", "qk_layernorm": ".attn.q_norm.weight"},
     "starcoder2": {"use_bias": ".attn.q.bias"},
 }
-"""Those that the configuration of one architecture has."""
+"""Switches that the configuration of one architecture has."""
 RULE_NAMES = 100
 """Names in the pattern of one rule."""
 DEFAULTS = TranslationOptions()
@@ -396,7 +396,8 @@ def _typed(value: Any) -> Any:
 
 
 def _general(graph: Graph, model: Model, block: Mapping[str, Meta]) -> dict[str, Any]:
-    """What llama.cpp's converter says of every model, and the block of a card that was made of a GGUF file."""
+    """Metadata that llama.cpp's converter writes for every model, and the block of a card that was made of a GGUF
+    file."""
     import numpy
 
     from .model_card_writer import with_block

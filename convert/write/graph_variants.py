@@ -20,7 +20,7 @@ from ..quantize.network.request import Request
 from .conversion_options import Options
 
 FOLDER = "onnx"
-"""Where Transformers.js, and Optimum as an alternative, look for the graphs of a model."""
+"""Folder in which Transformers.js, and Optimum as an alternative, look for the graphs of a model."""
 CONFIG, SETTINGS = "config.json", "transformers.js_config"
 DATA = ".onnx_data"
 INT4 = Request("int4", "blocks", block=32, tables="rows")

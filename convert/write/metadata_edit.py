@@ -133,7 +133,7 @@ def _plan_edit(graph: Graph, path: str, output: str | None, changes: list[Change
 
 
 def _named(output: Path, source: Path) -> Path:
-    """Where a file goes whose output may be a folder."""
+    """Path of a file whose output may be a folder."""
     return output / source.name if output.is_dir() else output
 
 

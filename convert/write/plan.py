@@ -49,7 +49,7 @@ from .plan_checks import check_holdable, check_loose, refuse_part
 TEMPLATE = "chat_template.jinja"
 INPUT_FILES = "sizes or times of the input files"
 FINGERPRINT_PARTS = (INPUT_FILES, "options", "names, shapes and small values of the output")
-"""What the digests of a fingerprint describe, in their order."""
+"""Parts that the digests of a fingerprint describe, in their order."""
 DIGEST_DIGITS = 32
 """Hexadecimal digits of each of them."""
 COPIES = 6
@@ -530,7 +530,7 @@ def with_settings(fingerprint: str, *settings: str | bytes) -> str:
 
 
 def differing_parts(one: str, other: str) -> list[str]:
-    """Those of `FINGERPRINT_PARTS` in which two fingerprints differ."""
+    """The `FINGERPRINT_PARTS` in which two fingerprints differ."""
     pairs = zip(FINGERPRINT_PARTS, one.split("-"), other.split("-"), strict=True)
     return [part for part, first, second in pairs if first != second]
 

@@ -45,18 +45,18 @@ class Staging:
         self.partial = folder / f"{name}{PARTIAL}"
         self.journal_path = folder / f"{name}{PARTIAL}{JOURNAL}"
         self.state: Callable[[], object] = dict
-        """What else a run that goes on needs to know of the jobs on record, as JSON; nothing unless it is set."""
+        """Further state of the jobs on record that a resumed run needs, as JSON; nothing unless it is set."""
         self.restored: object = {}
         """Its value when the last job of the earlier run was recorded."""
         self._journal: IO[str] | None = None
         self._made = False
 
     def path(self, file: FileLayout) -> Path:
-        """Where a file stands while it is written."""
+        """Path of a file while it is written."""
         return self.partial if self.single else self.partial / file.name
 
     def final(self, file: FileLayout) -> Path:
-        """Where it will stand."""
+        """Path of a file when it is complete."""
         return self.folder / file.name
 
     def open(self, resume: bool) -> set[int]:

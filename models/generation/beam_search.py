@@ -57,7 +57,7 @@ class Beams:
 
 @dataclass(frozen=True)
 class Limits:
-    """When a sequence ends, and which tokens it may have.
+    """Limits of a sequence: its length, ends, and permitted tokens.
 
     Attributes:
         max_length: length of the longest sequence, its prompt included.
@@ -182,7 +182,7 @@ class BeamSearch:
                 del held[count:]
 
     def _open(self) -> np.ndarray:
-        """Which prompts of this step are not finished, bool [batch]."""
+        """Whether prompts of this step are unfinished, bool [batch]."""
         generated = self.sequences.shape[2] - self.prompt
         never = self.beams.early_stopping == NEVER and self.beams.length_penalty > 0
         length = self.limits.max_length - self.prompt if never else generated

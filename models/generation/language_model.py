@@ -57,8 +57,8 @@ LAST, EACH = "last_logits", "each_logits"
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a model runs: ``cpu``, ``cuda`` or ``cuda:N``, the limit of device memory in bytes, and the number of
-    layers on the device (None: all; see `Session`)."""
+    """Device of a model: ``cpu``, ``cuda`` or ``cuda:N``, the limit of device memory in bytes, and the number of layers
+    on the device (None: all; see `Session`)."""
 
     device: str = "cpu"
     device_memory: int | None = None

@@ -35,7 +35,7 @@ class Grammar(Protocol):
 
 @dataclass(frozen=True)
 class TokenConstraints:
-    """Which tokens may come next.
+    """Constraints on the next token.
 
     Attributes:
         repetition_penalty: divides positive scores of tokens that occurred, multiplies negative ones; 1 for none.

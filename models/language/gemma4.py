@@ -69,7 +69,7 @@ def sliding(config: Config, i: int) -> bool:
 
 
 def _of_full_layers(source: Mapping[str, Any], config: Config, key: str) -> Any:
-    """What config.json states of a layer with full attention, None if nothing."""
+    """A setting of layers with full attention as config.json states it, None if it does not."""
     layers = checked(PER_LAYER, source.get(PER_LAYER) or {}, mapping)
     stated = (value_at(layers, f"{i}.{key}") for i in range(config.layers) if full(config, i))
     return next((value for value in stated if value is not None), None)

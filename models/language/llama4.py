@@ -39,7 +39,8 @@ from ..schema.hyperparameters import (
 from ..schema.layer_kinds import UsesRope
 
 CHUNK, WITHOUT_QK_NORM = 8192, 128
-"""What GGUF files imply: length of a chunk, and the number of experts of the model that does not normalize queries."""
+"""Constants that GGUF files imply: length of a chunk, and the number of experts of the model that does not normalize
+queries."""
 
 
 @dataclass(frozen=True)

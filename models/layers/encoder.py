@@ -60,7 +60,7 @@ class Encoder(Net):
         return self.once("visible", lambda: self.Expand(self._tokens(), self._square()))
 
     def _tokens(self) -> Value:
-        """Which keys are tokens, bool [batch, 1, 1, length]."""
+        """Whether keys are tokens, not padding, bool [batch, 1, 1, length]."""
         return self.once("tokens", lambda: self.Unsqueeze(self.Cast(self.mask, to=9), [1, 2]))
 
     def _square(self) -> Value:

@@ -15,7 +15,7 @@ TOKENS = (1, "tokens")
 
 
 class NotPackable(Exception):
-    """An encoder computes something of which there is no packed form, such as distances of tokens."""
+    """An encoder computes something that has no packed form, such as distances of tokens."""
 
 
 class PackedEncoder(Encoder):

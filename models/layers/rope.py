@@ -51,7 +51,7 @@ class Scaling:
 
     @property
     def hf(self) -> str:
-        """Where older files state it."""
+        """Key of the setting in older files."""
         return self.section.path if self.section.name else OLDER
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> Any:

@@ -87,9 +87,9 @@ class TaskModel:
 
     @memory_limited
     def predict(self, inputs: Any, **options: Any) -> Any:
-        """What the model finds in an input, as a list of dictionaries, the most probable first; a list of such lists
-        for a list of inputs. Each task's pipeline describes its options: ``top``, ``batch``, ``context`` ...; that of a
-        task with many has them as the dataclass ``options``.
+        """Predictions for an input, as a list of dictionaries, the most probable first; a list of such lists for a list
+        of inputs. Each task's pipeline describes its options: ``top``, ``batch``, ``context`` ...; that of a task with
+        many has them as the dataclass ``options``.
 
         Raises UsageError if the model predicts nothing, and for options that its task does not have.
         """

@@ -18,7 +18,7 @@ Pair = Text | Mapping[str, str]
 """A text, two texts, or ``{"text": ..., "text_pair": ...}``."""
 TOP = 5
 HYPOTHESIS, ENTAILMENT = "This example is {}.", "entail"
-"""What a text is compared with for a class, and how the label of a text that says so begins."""
+"""The hypothesis for a class, and how the label begins that confirms it."""
 FUNCTIONS = {
     "regression": lambda logits: np.asarray(logits, np.float32),
     "multi_label_classification": sigmoid,

@@ -17,7 +17,7 @@ CANDIDATES, MOST = 30000, 300
 
 @dataclass(frozen=True)
 class Choice:
-    """Which boxes are wanted.
+    """Filters for boxes.
 
     Attributes:
         threshold: scores are above it.

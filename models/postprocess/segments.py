@@ -53,7 +53,8 @@ class Segments:
         return Segments(masks, self.scores[rows], self.stability[rows], self.boxes[rows], points)
 
     def placed(self, crop: tuple[int, int, int, int], size: Size) -> Segments:
-        """Those of a crop x0, y0, x1, y1 in the picture of a height and width, without those that the crop cuts off."""
+        """Segments of a crop x0, y0, x1, y1 moved to the picture of a height and width, without those that the crop
+        cuts off."""
         corner, edges = np.array(crop[:2], np.float32), np.array(crop, np.float32)
         boxes = self.boxes + np.tile(corner, 2)
         near, outer = (np.abs(boxes - each) <= EDGE for each in (edges, np.array((0, 0, *size[::-1]), np.float32)))

@@ -10,7 +10,7 @@ from .resize_rules import Size
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a picture lies in the input of a model.
+    """Position of a picture in the input of a model.
 
     Attributes:
         size: height and width of the picture.

@@ -27,12 +27,12 @@ TWO_BY_TWO = -1
 
 
 def floor_half(difference: int) -> int:
-    """Where a centre crop begins, by transformers: half of the picture's length less the crop's, rounded down."""
+    """Start of a centre crop in transformers: half of the picture's length less the crop's, rounded down."""
     return difference // 2
 
 
 def torchvision_half(difference: int) -> int:
-    """Where a centre crop begins, by torchvision: half rounded to even inside a picture, towards 0 outside."""
+    """Start of a centre crop in torchvision: half rounded to even inside a picture, towards 0 outside."""
     return round(difference / 2) if difference > 0 else -(-difference // 2)
 
 
@@ -60,7 +60,7 @@ class Padding:
         return -(-height // self.divisor) * self.divisor, -(-width // self.divisor) * self.divisor
 
     def corner(self, size: Size, box: Size) -> Size:
-        """Where the upper left corner of a picture lies. FormatError for pictures that are larger than the box."""
+        """Upper left corner of a picture in a box. FormatError for pictures that are larger than the box."""
         if size[0] > box[0] or size[1] > box[1]:
             why = f"a picture of {size[1]} x {size[0]} does not fit into {box[1]} x {box[0]}"
             raise FormatError("E-PICTURE-SIZE", None, why, hint="Correct pad_size in preprocessor_config.json")
@@ -101,7 +101,7 @@ class Preparation:
         return Prepared(self.normalized(self._cropped(self._resized(image, at.resized), at)), at)
 
     def placement(self, size: Size) -> Placement:
-        """Where a picture of a size lies in the input, before padding."""
+        """Position of a picture of a size in the input, before padding."""
         resized = self.size_of(size)
         if self.crop is not None:
             allowed((*self.crop, PIXEL * self.channels), 1, "preparing a picture")
@@ -117,7 +117,7 @@ class Preparation:
         return found
 
     def corner_of(self, resized: Size) -> Size:
-        """Where the upper left corner of a resized picture lies in the crop."""
+        """Upper left corner of a resized picture in the crop."""
         if self.crop is None:
             return 0, 0
         return -self.halved(resized[0] - self.crop[0]), -self.halved(resized[1] - self.crop[1])

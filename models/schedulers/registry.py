@@ -66,7 +66,7 @@ def replaced(scheduler: Scheduler, name: str) -> Scheduler:
 
 
 def web_ui_words(scheduler: Scheduler) -> tuple[str, str]:
-    """What AUTOMATIC1111's web UI calls a scheduler, and its schedule type, empty for the usual one; the class of one
+    """A scheduler's name in AUTOMATIC1111's web UI, and its schedule type, empty for the usual one; the class of one
     that it lacks."""
     module = next((each for each in SCHEDULERS.names() if SCHEDULERS.load(each) is scheduler.rule), "")
     return sampler_words(module, scheduler.options) or (scheduler.rule.name, "")

@@ -203,8 +203,8 @@ FRACTION = Real(0, 1, above=True)
 
 
 def sliding_layers(stated: Any, layers: int) -> list[bool]:
-    """Which layers have a window: from a GGUF file's list, or from a period, where every period-th layer has no window
-    (0: all have one)."""
+    """Whether each layer has a window: from a GGUF file's list, or from a period, where every period-th layer has no
+    window (0: all have one)."""
     if not isinstance(stated, list):
         period: int = checked(PATTERN, stated, SIZE)
         return [period == 0 or i % period < period - 1 for i in range(layers)]

@@ -38,7 +38,7 @@ TEXTS, SOURCE = "texts", "encoder_sequence_length"
 """Symbolic dimensions: texts, and tokens of the longest one."""
 KINDS = ("key", "value")
 SELF, OTHER = "decoder", "encoder"
-"""Whose keys and values a layer has: those of its own tokens, and those of the source."""
+"""Sources of a layer's keys and values: its own tokens, and the encoder's."""
 CROSS = "cross_key_values.{i}.{kind}"
 """Keys and values of the source in layer i: outputs of the encoder's graph, inputs of the decoder's."""
 
@@ -47,7 +47,7 @@ class CrossDecoder(Decoder):
     """A net with the inputs of a decoder that attends to an encoder; arguments as of `Decoder`.
 
     Args:
-        padded: whether sources of one batch are padded: without, there is no input ``encoder_attention_mask``.
+        padded: whether sources of one batch are padded: otherwise the graph has no input ``encoder_attention_mask``.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class CrossDecoder(Decoder):
         return tuple(self.input(CROSS.format(i=layer, kind=kind), "f32", shape) for kind in KINDS)
 
     def _source_visible(self) -> Value:
-        """Which keys of the source are tokens, bool [texts, 1, 1, source]; exported models have a row for each query,
+        """Whether keys of the source are tokens, bool [texts, 1, 1, source]; exported models have a row for each query,
         as onnxruntime needs it."""
         return self.once("source_visible", self._source_tokens)
 

@@ -24,7 +24,7 @@ MERGER = {"norm": "norm", "up": "linear_fc1", "down": "linear_fc2"}
 def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """FormatError for positions that do not form a square, and for layers that the encoder does not have."""
     if math.isqrt(config.positions) ** 2 != config.positions:
-        why = f"{config.positions:,} learned positions are no square"
+        why = f"{config.positions:,} learned positions are not a square grid"
         raise FormatError("E-ARCH-SHAPE", config.path, why, hint="Correct num_position_embeddings in config.json")
     if any(i >= config.layers for i in config.deepstack):
         why = f"deepstack_visual_indexes names layers of an encoder of {config.layers} layers: {config.deepstack}"

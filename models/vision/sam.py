@@ -50,7 +50,7 @@ IMAGE_EPS, FINAL_EPS = 1e-6, 1e-5
 LAYERS = {"norm1": "layer_norm1", "norm2": "layer_norm2", "attn": "attn", "mlp": "mlp"}
 PATCHES = "image_encoder.patch_embed.proj.weight"
 TRANSFORMER, THEIRS = "mask_decoder.", "mask_decoder.transformer."
-"""Where the decoder's attention layers are; own names are short, those of GGUF have 63 bytes at most."""
+"""Prefixes of the decoder's attention layers; own names are short, those of GGUF have 63 bytes at most."""
 GAUSSIAN = "prompt_encoder.pe_layer.positional_encoding_gaussian_matrix"
 PERCEPTRON = {"0": "proj_in", "1": "layers.0", "2": "proj_out"}
 
@@ -290,7 +290,7 @@ def decode_masks(net: ImageNet) -> None:
     mask for prompts that leave no choice.
 
     Points x, y are in pixels of the prepared image. Labels are 1 for points of the object, 0 for others, 2 and 3 for
-    the corners of a box, -1 for padding: one such point if there is no box, -10 for points that do not count.
+    the corners of a box, -1 for padding: one such point without a box, -10 for points that do not count.
     """
     config = net.config
     points = net.input(POINTS, "f32", ("batch", "prompts", "points", 2))

@@ -49,7 +49,7 @@ KEYS = (
 LABEL = re.compile(r"names\.(\d{1,5})")
 SHAPE = "yaml.kpt_shape"
 EDGES = ("args.imgsz", "train_args.imgsz")
-"""What checkpoints of ultralytics say of key points, and of the size of pictures in training."""
+"""Keys of ultralytics' checkpoints: the shape of key points, and the size of pictures in training."""
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,7 @@ def _output_size(input: Tensor, output_size: Any, dims: int) -> list[int]:
 
 
 def _bounds(length: int, count: int) -> list[tuple[int, int]]:
-    """Where each of `count` windows begins and ends."""
+    """Begin and end of each of `count` windows."""
     return [(index * length // count, -(-(index + 1) * length // count)) for index in range(count)]
 
 

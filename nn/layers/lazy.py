@@ -57,7 +57,7 @@ class _Lazy(Module):
         return self.forward(input, *others)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
-        """UsageError: there are no parameters before the first call."""
+        """UsageError: the first call makes the parameters."""
         why = f"{type(self).__name__} has no parameters before its first call"
         raise UsageError("E-NN-STATE", None, why, hint="Call the model once")
 

@@ -244,7 +244,7 @@ class _Cell(Module):
         return found if count == 2 else found[0]
 
     def extra_repr(self) -> str:
-        """Sizes, and whether there is no bias."""
+        """Sizes, and whether biases are left out."""
         return f"{self.input_size}, {self.hidden_size}{'' if self.bias else ', bias=False'}"
 
 

@@ -66,7 +66,7 @@ class Pages:
 
 @dataclass(frozen=True)
 class Rule:
-    """Which keys a query sees, and what becomes of its scores.
+    """Visibility of keys, and scaling, capping and masking of scores.
 
     Attributes:
         offset: int64 arrays of one number, or one for each of the batch: the index of the first query among the keys;

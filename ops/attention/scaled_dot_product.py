@@ -21,7 +21,7 @@ RAW, CAPPED, BIASED, PROBABILITIES = range(4)
 
 @dataclass(frozen=True)
 class KeyVisibility:
-    """Which keys a query may see, by position.
+    """Visibility of keys by position.
 
     Attributes:
         offset: position of the first query among the keys, [batch] or [1].

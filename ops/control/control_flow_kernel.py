@@ -84,7 +84,7 @@ class Along:
 
 
 def _memory(planner: Planner, value: Value | None) -> Buffer:
-    """Where a value that kernels can be handed is; Unplanned for others."""
+    """The buffer of a value that kernels can take; Unplanned for others."""
     found = None if value is None else planner.buffer(value)
     if value is None or found is None or not found.count or value.container or not addressable(value.dtype):
         raise Unplanned

@@ -51,7 +51,7 @@ def planes_of_rows(
 
 
 def plan_im2row(problem: Problem) -> ConvPlan | None:
-    """A convolution whose kernel is no constant and larger than its result; None for others."""
+    """A convolution whose kernel is not a constant and larger than its result; None for others."""
     lengths, kernel, strides, dilations, pads = (problem.geometry[at : at + 3] for at in range(3, 18, 3))
     if problem.blocked or problem.groups != 1 or any(pads) or problem.step.is_constant(1) or dilations[2] != 1:
         return None

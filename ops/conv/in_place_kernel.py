@@ -125,7 +125,7 @@ def windows_in_place(conv: Convolution, taps: Address, tall: int, wide: int, par
 
 
 def plan_in_place(problem: Problem) -> ConvPlan | None:
-    """A convolution without strides whose kernel is no constant and whose rows are vectors or halves of them."""
+    """A convolution without strides whose kernel is not a constant and whose rows are vectors or halves of them."""
     lengths, kernel, strides, dilations = (problem.geometry[at : at + 3] for at in range(3, 15, 3))
     if problem.blocked or problem.groups != 1 or problem.step.is_constant(1) or set(strides) != {1}:
         return None

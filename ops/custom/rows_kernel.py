@@ -38,7 +38,7 @@ class Rows:
 
 
 ROWS: dict[Op, Rows] = owned({}, PROCESS)
-"""What each operator computes."""
+"""Operator -> its description of rows."""
 BODIES: dict[str, Callable[..., None]] = owned({}, PROCESS)
 """By name."""
 LATER: list[Callable[[Op], None]] = owned([], PROCESS)

@@ -38,7 +38,7 @@ def _equal_lengths(items: Sequence[Dim]) -> Dim:
     infer=followed(truth, lambda a, b: a == b, _equal_lengths),
 )
 def equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Where a == b; NaN equals nothing."""
+    """bool, a == b elementwise with broadcasting; NaN equals nothing."""
     return np.equal(a, b).astype(bool, copy=False)
 
 
@@ -53,7 +53,7 @@ def equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     infer=followed(truth, lambda a, b: a < b),
 )
 def less(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Where a < b."""
+    """bool, a < b elementwise with broadcasting."""
     return np.less(a, b)
 
 
@@ -68,7 +68,7 @@ def less(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     infer=followed(truth, lambda a, b: a <= b),
 )
 def less_or_equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Where a <= b."""
+    """bool, a <= b elementwise with broadcasting."""
     return np.less_equal(a, b)
 
 
@@ -83,7 +83,7 @@ def less_or_equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     infer=followed(truth, lambda a, b: a > b),
 )
 def greater(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Where a > b."""
+    """bool, a > b elementwise with broadcasting."""
     return np.greater(a, b)
 
 
@@ -98,13 +98,13 @@ def greater(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     infer=followed(truth, lambda a, b: a >= b),
 )
 def greater_or_equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Where a >= b."""
+    """bool, a >= b elementwise with broadcasting."""
     return np.greater_equal(a, b)
 
 
 @elementwise("IsNaN", 20, case(NANS), case("f32[0,3]"), types="f8+float", scalar=lambda x: x != x, infer=truth)
 def is_nan(x: np.ndarray) -> np.ndarray:
-    """Where x is not a number."""
+    """bool, whether each element is NaN."""
     return np.isnan(x)
 
 
@@ -124,5 +124,5 @@ def _is_inf(x: float, detect_negative: int, detect_positive: int) -> bool:
     infer=truth,
 )
 def is_inf(x: np.ndarray, *, detect_negative: int = 1, detect_positive: int = 1) -> np.ndarray:
-    """Where x is infinite, with the signs that are asked for."""
+    """bool, whether each element is infinite with a sign that is asked for."""
     return ((x == np.inf) & bool(detect_positive)) | ((x == -np.inf) & bool(detect_negative))

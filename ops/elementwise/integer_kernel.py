@@ -15,7 +15,7 @@ from .piecewise_activation import clip
 from .unary import sign
 
 INTEGERS = frozenset(np.dtype(name) for name in ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8"))
-"""Those that i64 holds."""
+"""Integer dtypes whose values i64 holds."""
 I64 = np.dtype(np.int64)
 
 
@@ -89,7 +89,7 @@ def _given(step: Step) -> list[Buffer] | None:
 
 
 FLOATS = {clip: elementwise_kernel.plan_clip, pow_: elementwise_kernel.plan_pow}
-"""What plans floats where it is not the rule for all operators with a scalar function."""
+"""Operator -> its planner for floats, if that is not the one for all operators with a scalar function."""
 
 
 def _other(step: Step) -> Planned:

@@ -20,7 +20,7 @@ from .declare import binary, broadcast_to_one, elementwise, followed, truth
     infer=followed(truth, lambda a, b: a & b),
 )
 def and_(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Where both are true."""
+    """Logical and of booleans, elementwise with broadcasting."""
     return np.logical_and(a, b)
 
 
@@ -35,7 +35,7 @@ def and_(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     infer=followed(truth, lambda a, b: a | b),
 )
 def or_(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Where one is true."""
+    """Logical or of booleans, elementwise with broadcasting."""
     return np.logical_or(a, b)
 
 
@@ -49,7 +49,7 @@ def or_(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     infer=followed(truth, lambda a, b: a ^ b),
 )
 def xor(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Where exactly one is true."""
+    """Exclusive or of booleans, elementwise with broadcasting."""
     return np.logical_xor(a, b)
 
 
@@ -63,7 +63,7 @@ def xor(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     infer=followed(truth, lambda x: 1 - x),
 )
 def not_(x: np.ndarray) -> np.ndarray:
-    """Where it is false."""
+    """Logical not of booleans."""
     return np.logical_not(x)
 
 

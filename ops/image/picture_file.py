@@ -33,7 +33,7 @@ DAMAGE = (
     OverflowError,
     ZeroDivisionError,
 )
-"""What Pillow's parsers raise for streams that are not images."""
+"""Errors of Pillow's parsers for streams that are not images."""
 BYTES = {"WEBP": 16, "AVIF": 16}
 """Bytes of a pixel while Pillow decodes it, by format; those of others are `USUAL`."""
 USUAL = 8

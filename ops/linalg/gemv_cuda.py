@@ -177,7 +177,7 @@ def nearest_rows(step: Step, x: Buffer, launches: list[Launch | Chain]) -> Buffe
 _ROUNDED: weakref.WeakKeyDictionary[Value, tuple[Allocation, Buffer, Buffer]] = owned(
     weakref.WeakKeyDictionary(), PROCESS
 )
-"""What rows of a value have become, and the memory that these lie in: several weights meet the same rows."""
+"""Value -> its allocation, and its rows as codes and scales: several weights are multiplied with the same rows."""
 
 
 def codes_of(step: Step, x: Buffer, launches: list[Launch | Chain]) -> tuple[Buffer, Buffer]:

@@ -90,7 +90,7 @@ def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
 
 
 def _begins(shape: Sequence[int], whole: Sequence[int], nbytes: int) -> np.ndarray:
-    """Where each matrix of a stack that is repeated to `whole` begins, in elements."""
+    """Offsets in elements of the matrices of a stack that is repeated to `whole`."""
     own = np.arange(math.prod(shape), dtype=np.int64).reshape(shape) * nbytes
     return np.broadcast_to(own, tuple(whole)).reshape(-1).astype(np.int64)
 

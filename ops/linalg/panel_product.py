@@ -28,7 +28,7 @@ in a second cache of 512 KiB with the rows that it meets."""
 FINER = 2
 """Products are cut into this many times the usual parts: small ones follow each other, and threads wait awake."""
 COPIED = 2 * PANEL
-"""Rows, columns and depth from which factors that are no constants are copied before they are multiplied."""
+"""Rows, columns and depth from which factors that are not constants are copied before they are multiplied."""
 PAGE = 4096
 """Bytes from row to row of which rows share a set of the first cache."""
 LINES = 8
@@ -165,7 +165,7 @@ def variable_product(
     lengths: tuple[int, int, int],
     strides: tuple[int, int, int, int],
 ) -> list[Launch]:
-    """A product of two large matrices that are no constants: the right one is copied into panels first, and the left
+    """A product of two large matrices that are not constants: the right one is copied into panels first, and the left
     one into rows if it is transposed, or if its rows begin at one position of a cache's set.
 
     Args:

@@ -31,7 +31,7 @@ def order_of_times(times: int, reverse: int) -> list[int]:
 
 
 def running(lengths: Term | None, time: int) -> Term | None:
-    """Which sequences have not ended at a time, [batch, 1]; None if all have one length."""
+    """Whether sequences have not ended at a time, bool [batch, 1]; None if all have one length."""
     return None if lengths is None else (lengths > time).unsqueezed(1)
 
 

@@ -131,7 +131,7 @@ def axes_were_an_attribute(node: Node, build: Builder) -> None:
 
 
 def mean_over(x: np.ndarray, axes: int | Sequence[int], keepdims: bool = True) -> np.ndarray:
-    """The mean over axes; NaN where there are no elements, without NumPy's warning."""
+    """The mean over axes; NaN without elements, without NumPy's warning."""
     axes = axes if isinstance(axes, int) else tuple(axes)
     if x.size:
         return np.asarray(np.mean(x, axes, keepdims=keepdims))

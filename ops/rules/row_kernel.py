@@ -148,7 +148,7 @@ class _Kernel:
     fold_text: str
     """How the inner loop reads a fold."""
     column: dict[int, int]
-    """Which offset at an index of the kept axes is that of each operand."""
+    """Operand -> its column in the table of offsets at an index of the kept axes."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows, rank = rows, len(rows.shape)

@@ -99,7 +99,8 @@ def _between(
 
 
 def _lowest(one: Point, other: Point, bounds: tuple[float, float]) -> float:
-    """Where the cubic of two losses and slopes is lowest within bounds; their middle if it has no minimum."""
+    """Argument of the minimum of a cubic, given two losses and their derivatives, within bounds; their middle if it has
+    no minimum."""
     left, right = (one, other) if one.length <= other.length else (other, one)
     bend = one.slope + other.slope - 3 * (one.loss - other.loss) / (one.length - other.length)
     square = bend * bend - one.slope * other.slope

@@ -126,7 +126,7 @@ _KINDS: dict[str, type[UsageError]] = {
     "E-OPTIM-STATE": UsageValueError,
     "E-OPTION": UsageValueError,
 }
-"""Which kind of error PyTorch raises for what these codes mean."""
+"""Codes of usage errors -> the error class that PyTorch raises for them."""
 
 
 class FormatError(Error):

@@ -22,7 +22,7 @@ WORDS = re.compile(
     "|out of memory|not enough memory|without setting an exception|without exception set",
     re.IGNORECASE,
 )
-"""What the loader, threads, NumPy, C++, LLVM and Python say of memory that they did not get."""
+"""Messages of failed allocations: the loader's, threads', NumPy's, C++'s, LLVM's and Python's."""
 START = 104 << 20
 """Bytes of address space that NumPy with one thread reserves as it is loaded; its library ends the process where it
 cannot."""

@@ -19,7 +19,7 @@ INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2
 }
 """Characters that Python calls printable and that show nothing: fillers and variation selectors."""
 KEPT = frozenset("\n\t\u200c\u200d\ufe0e\ufe0f")
-"""What content of many lines consists of besides: joiners and selectors that scripts and emoji need."""
+"""Characters that content of many lines keeps besides printable ones: joiners and selectors of scripts and emoji."""
 _CONTROLS = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f]|\\r(?!\\n)")
 MARKS = 5
 """Combining marks that one character may carry."""

@@ -36,7 +36,7 @@ STATED = {
     CANDLE: "config.json",
     ORIGINAL: "config.json",
 }
-"""Where files of a naming convention keep their hyper-parameters."""
+"""Naming convention -> the source of hyper-parameters in files of it."""
 KEEP_BRANCHES, KEEP_NORMS = "keep_branches", "keep_norms"
 """Hyper-parameters of image networks: parallel convolutions of training, and batch norms, stay operators of their
 own."""
@@ -46,7 +46,7 @@ REQUIRED = object()
 OWN_HEAD = "own_head"
 """In a configuration, next to the name of a head: what files call its weight if it is not the embedding, else None."""
 MISSHAPEN = (ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
-"""What functions raise that take sizes from weights of other shapes."""
+"""Errors of functions that take sizes from weights of unexpected shapes."""
 
 
 SHARDS, CONFIGURATION = "Are all shards there?", "Is the configuration this model's?"
@@ -464,8 +464,8 @@ class Part:
 
 
 Deviation = Callable[[Config, Collection[str]], str | None]
-"""What llama.cpp does differently with a model of this configuration and these tensors of its GGUF file: the end of a
-sentence, None if nothing."""
+"""From a configuration and the tensors of its GGUF file to what llama.cpp computes differently, as the end of a
+sentence; None if nothing."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ hang."""
 REPORT_SECONDS = 0.1
 """Seconds between reports of progress."""
 RECORD = struct.Struct("<Hf")
-"""What a worker writes: the index of a task, and its share that is done."""
+"""A worker's record: the index of a task, and its share that is done."""
 _SIGNAL_WITH_PARENT = 1
 """`prctl` option: signal sent to a process when its parent ends. Source: prctl(2), PR_SET_PDEATHSIG."""
 

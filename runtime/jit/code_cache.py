@@ -39,7 +39,7 @@ PLACES = 24
 CALL = 32
 """Bytes of a called function's name and of the offset of its address."""
 NOWHERE = Path(os.devnull)
-"""Folder of kernels where there is no folder for the cache: nothing can be written there."""
+"""Folder of kernels without a cache folder: nothing can be written there."""
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _CPU_FACTS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
 _loading = threading.RLock()
@@ -204,7 +204,7 @@ def _verified(data: bytes | None) -> bytes | None:
 
 
 def read_cached(path: Path, largest: int) -> bytes | None:
-    """The content of a file of the cache; None where there is no regular file of this user's of at most `largest`
+    """The content of a file of the cache; None without a regular file of this user's of at most `largest`
     bytes. A pipe is not waited for."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

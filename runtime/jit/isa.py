@@ -181,7 +181,7 @@ def variant() -> Variant:
 
 @process_cache
 def features() -> frozenset[str]:
-    """Those of `KERNEL_FEATURES` that kernels may use."""
+    """The `KERNEL_FEATURES` that kernels may use."""
     chosen = assumed_variant()
     return chosen.features if chosen else frozenset(name for name in present() & KERNEL_FEATURES if not _left(name))
 

@@ -20,9 +20,8 @@ class Attempt:
     """
 
     failures = (Unplanned, Error)
-    """What planning raises where it is impossible; errors of the model among them, since a branch that is not taken may
-    be wrong.
-    """
+    """Errors of planning that is impossible; errors of the model are among them, since a branch that is not taken may
+    be wrong."""
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner

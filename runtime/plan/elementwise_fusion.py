@@ -37,9 +37,9 @@ POINTERS = {
     "bool": "u8",
     **{f"{kind}int{width}": f"{kind or 'i'}{width}" for kind in ("", "u") for width in (8, 16, 32, 64)},
 }
-"""What reads and writes elements of a dtype."""
+"""Dtype -> the pointer type that reads and writes its elements."""
 NARROW = {"float16": ("f16_to_f32", "f32_to_f16"), "bfloat16": ("bf16_to_f32", "f32_to_bf16")}
-"""What makes numbers of elements that are stored narrower, and back."""
+"""Narrow dtype -> the functions that widen and narrow its elements."""
 SPECIALIZED = 4096
 """Elements from which a loop of its own for the operands' layout, and for the whole chain, pays."""
 LONGEST = 24

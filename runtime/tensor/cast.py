@@ -20,7 +20,7 @@ COMPILED_FROM = 1 << 14
 """Elements from which on compiled code casts them, where there is some or Numba is loaded."""
 _COMPILED = CachedKernel(f"{__package__.rpartition('.')[0]}.simd.half_cast_kernel", "cast")
 _KINDS = {F32: 0, F16: 1, BF16: 2}
-"""What the compiled cast calls them."""
+"""Codes of dtypes in the compiled cast."""
 
 _KEEPS_MEANING = {
     *((kind, kind) for kind in ("float", "int", "uint", "bool", "complex")),

@@ -245,7 +245,7 @@ scale for each group of neighbours, and in ``u`` types a minimum."""
 DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in (*ELEMENT_TYPES, *BLOCK_TYPES, *LEGACY_BLOCK_TYPES)}
 """Dtypes of tensors in files, by name."""
 STORAGE_TYPES: dict[str, DType] = {**DTYPES, **{dtype.name: dtype for dtype in GROUPED_BLOCK_TYPES}}
-"""Those of weights in memory too, which kernels take."""
+"""Dtypes of files, and of weights in memory that kernels take."""
 STRING = DType("string", "text", 0, "object", onnx=8)
 """Text: only in graphs, where it is an array of str objects; no weights format of ours stores it."""
 

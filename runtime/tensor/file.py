@@ -21,7 +21,7 @@ class Source:
     """One regular file, open for reading. Its size is what fstat said at the opening."""
 
     _start = 0
-    """Where in the open file the bytes begin."""
+    """Offset of the bytes in the open file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)

@@ -118,7 +118,7 @@ class Expression:
         data: the array, once it is known.
         needs_grad: whether gradients flow through it.
         holder: a weak reference to the tensor that has this expression.
-        aliases: weak references to an expression and all that were made of it by `alias`; unset if there is no alias.
+        aliases: weak references to an expression and all that were made of it by `alias`; unset without aliases.
         former: of a leaf, a weak reference to the tensor that had it, until it was written to; unset otherwise.
         depth: length of the longest chain of unrealized expressions that ends here.
         order: grows with every expression that is built, so inputs come before what uses them.

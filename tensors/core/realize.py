@@ -100,7 +100,7 @@ def _plan_of(structure: Structure) -> Plan:
 
 
 def trim(table: dict[Any, Any], sizes: Sequence[int], most: int, total: int) -> None:
-    """Drop the oldest entries but the last until there are no more than `most`, of a size of `total` together."""
+    """Drop the oldest entries but the last until at most `most` are left, of a size of `total` together."""
     count, size = len(sizes), sum(sizes)
     for key, each in list(zip(table, sizes, strict=True))[:-1]:
         if count <= most and size <= total:
@@ -214,7 +214,7 @@ class Structure:
 
     @property
     def lines(self) -> dict[int, SourceLine | None]:
-        """Where the user's program built the expression of each step of the plan, by its first slot."""
+        """First slot of a step of the plan -> the line of the user's program that built its expression."""
         return {first: expression.line for expression, first in self._steps.values()}
 
 

@@ -128,7 +128,7 @@ class Tensor(TensorMethods):
 
     @property
     def device(self) -> Device:
-        """Where the elements are."""
+        """The device that holds the elements."""
         return CPU
 
     @property

@@ -127,7 +127,7 @@ def searchsorted(
     input: Any, values: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Where values would be inserted into a sorted row, or each row into one of rows; computed at once.
+    """Indices at which values would be inserted into a sorted row, or each row into one of rows; computed at once.
 
     Args:
         out_int32: i32 in place of i64.

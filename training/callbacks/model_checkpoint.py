@@ -102,7 +102,7 @@ class ModelCheckpoint(Callback):
         self.best_k_models, self._last_step = given["best_k_models"], given["last_step"]
 
     def folder(self, trainer: Run) -> Path:
-        """Where files are written."""
+        """The folder that files are written to."""
         return Path(trainer.log_dir) / "checkpoints" if self.dirpath is None else Path(self.dirpath)
 
     def on_train_batch_end(self, trainer: Run, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:

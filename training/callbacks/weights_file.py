@@ -56,7 +56,7 @@ class WeightsFile(Callback):
         self.best = self._sign * math.inf
 
     def on_train_epoch_end(self, trainer: Run, module: Any) -> None:
-        """Write, if there is no validation."""
+        """Write, if no validation runs."""
         if not trainer.has_validation:
             self._write(trainer, module)
 

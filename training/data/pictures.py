@@ -38,7 +38,7 @@ class ImageFolder(Dataset[Any]):
         classes: names of the folders in alphabetical order; a class is its position there.
         samples: path and class of each picture.
 
-    Raises FileAccessError if there is no such folder, UsageError if it has no pictures in folders.
+    Raises FileAccessError if the folder does not exist, UsageError if it has no pictures in folders.
     """
 
     def __init__(

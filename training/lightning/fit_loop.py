@@ -351,7 +351,7 @@ class FitLoop:
                 step(*[engine.converted(batch), number][: positional(step, 2)])
 
     def state(self) -> dict[str, Any]:
-        """Where the loop is."""
+        """State of the loop, for checkpoints."""
         return {
             "batch_count": self._engine.batch_count,
             "validated_at": self._validated_at,
@@ -411,6 +411,6 @@ def _parameters(optimizers: Sequence[Any]) -> list[Tensor]:
 
 
 def _gradients(optimizers: Sequence[Any]) -> list[Any]:
-    """The gradients that wait for a step of the optimizer, None where there are no more; empty without any."""
+    """The gradients that wait for a step of the optimizer, None after the last; empty without any."""
     found = [None if each.grad is None else each.grad.array() for each in _parameters(optimizers)]
     return found if any(each is not None for each in found) else []

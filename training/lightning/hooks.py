@@ -18,10 +18,10 @@ class ModuleHooks:
         """After everything else."""
 
     def on_fit_start(self) -> None:
-        """When `Trainer.fit` begins."""
+        """Called when `Trainer.fit` begins."""
 
     def on_fit_end(self) -> None:
-        """When `Trainer.fit` ends."""
+        """Called when `Trainer.fit` ends."""
 
     def on_train_start(self) -> None:
         """Before the first epoch."""
@@ -49,7 +49,7 @@ class ModuleHooks:
         """Before gradients of the loss are computed."""
 
     def on_after_backward(self) -> None:
-        """When gradients of the loss are computed."""
+        """Called after the gradients of the loss are computed."""
 
     def on_before_optimizer_step(self, optimizer: Any) -> None:
         """Before the optimizer changes the parameters."""
@@ -112,4 +112,4 @@ class ModuleHooks:
         """Before a checkpoint is written: add to it what `on_load_checkpoint` needs."""
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """When a checkpoint is read."""
+        """Called when a checkpoint is read."""

@@ -40,7 +40,7 @@ def arguments_of(frame: FrameType | None, names: Sequence[str], ignore: Sequence
 
 
 def taken_by(kind: type, values: dict[str, Any]) -> dict[str, Any]:
-    """Those that a class takes by name; a checkpoint also has those of its base classes."""
+    """The hyper-parameters that a class takes by name; a checkpoint also has those of its base classes."""
     parameters = inspect.signature(kind).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return values
@@ -48,7 +48,8 @@ def taken_by(kind: type, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def storable(values: dict[str, Any]) -> dict[str, Any]:
-    """Those that a checkpoint can hold: numbers, strings, None, and lists, tuples and dictionaries of them."""
+    """The hyper-parameters that a checkpoint can hold: numbers, strings, None, and lists, tuples and dictionaries of
+    them."""
     return {name: value for name, value in values.items() if _is_plain(value)}
 
 

@@ -86,7 +86,7 @@ class LightningModule(ModuleHooks, Module):
 
     @property
     def device(self) -> str:
-        """Where the parameters are."""
+        """The device that holds the parameters."""
         return "cpu"
 
     @property

@@ -41,7 +41,7 @@ def world_size(devices: int) -> int:
 
 
 def rank() -> int:
-    """The rank of this process, 0 where there are no others."""
+    """The rank of this process, 0 for a process of its own."""
     return int(os.environ.get(RANK, 0))
 
 

@@ -20,7 +20,7 @@ EXPECTED = (
 
 @dataclass(frozen=True)
 class Schedule:
-    """When a learning-rate schedule steps.
+    """Interval of a learning-rate schedule's steps.
 
     Attributes:
         interval: epoch or step: what is counted.

@@ -77,7 +77,7 @@ def _draw(draw: Any, font: Any, curves: Mapping[str, Sequence[float]], first: in
 
 
 class _Place:
-    """Where a value of an epoch is drawn."""
+    """Position at which a value of an epoch is drawn."""
 
     def __init__(self, low: float, high: float, count: int, top: int) -> None:
         self.top = top

@@ -12,7 +12,7 @@ CHARACTER, LINE = 5.9, 13.0
 CELL = 128.0
 """Side of the squares by which what lies near is found."""
 STEPS = (0.5, 0.3, 0.7, 0.15, 0.85)
-"""Where on a piece of a path a label may stand."""
+"""Candidate positions of a label on a piece of a path."""
 PIECES = 24
 """Pieces of a path that are tried."""
 NEAR = 400.0

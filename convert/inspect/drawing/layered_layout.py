@@ -32,7 +32,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the nodes are: the top left corner of each box, in order; the size of the whole.
+    """Layout of nodes: the top left corner of each box, in order; the size of the drawing.
 
     Attributes:
         paths: the points of each edge: where it leaves its box, where it enters and leaves each layer, where it ends.

@@ -40,8 +40,8 @@ SHOWN = 60
 
 
 def naming_of(graph: Graph) -> SingleFile | None:
-    """Whose names the weights of a file have, None for other files. Families that do not mention how the names begin
-    are not imported."""
+    """The naming of the weights of a file, None for other files. Families that do not mention how the names begin are
+    not imported."""
     if graph.nodes or graph.parts:
         return None
     heads = {".".join(name.split(".", 2)[:2]) for name in graph.weights}
@@ -217,8 +217,8 @@ def _original(graph: Graph, part: FilePart, config: Config) -> dict[str, StoredT
 
 
 def lost_settings(part: FilePart, config: Config, weights: Mapping[str, StoredTensor]) -> str:
-    """What readers of the weights alone, without config.json, take to be otherwise than a part's hyper-parameters say;
-    empty for a part that they read as it is."""
+    """Hyper-parameters that readers of the weights alone, without config.json, take to be otherwise; empty for a part
+    that they read as it is."""
     if part.settings is None:
         return ""
     try:

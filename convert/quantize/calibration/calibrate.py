@@ -157,7 +157,7 @@ def samples(path: str, graph: Graph, look: Look | None = None) -> Iterator[dict[
 
 
 def sample_readers(path: str, graph: Graph, look: Look | None = None) -> Iterator[Callable[[], dict[str, np.ndarray]]]:
-    """What reads the inputs of each run, in the order of file names; UsageError without files, or if inputs are
+    """Readers of the inputs of each run, in the order of file names; UsageError without files, or if inputs are
     missing.
 
     Args:

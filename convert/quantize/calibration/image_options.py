@@ -38,7 +38,7 @@ DEFAULTS = {"size": None, "resize": None, "mean": "0", "std": "1", "order": "rgb
 
 
 def refuse_image_options(values: dict[str, Any]) -> None:
-    """Raise UsageError for options of images where there is no network to calibrate."""
+    """Raise UsageError for options of images without a network to calibrate."""
     given = next((name for name, default in DEFAULTS.items() if values[name] != default), None)
     if given is not None:
         why = f"--{given} is for images of --calib, and the model has no graph"

@@ -7,7 +7,7 @@ from ....runtime.base.untrusted.regex import compiled
 from ....runtime.ir.graph import Node
 
 REQUANTIZE_HINT = "Start from the original model, or use --allow-requantize, which loses more quality"
-"""Where weights are quantized already, also those of models without a graph."""
+"""Hint for weights that are quantized already, also those of models without a graph."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class ToolFormat:
     inner: tuple[str, ...] = ()
 
     def beginning(self, text: str) -> int | None:
-        """Where a call begins in a text that may go on, or may begin; None where none does."""
+        """Index at which a call begins, or may begin, in a text that may go on; None if none does."""
         if self.first_only:
             bare = text.lstrip()
             starts = any(bare.startswith(begin) or begin.startswith(bare) for begin in self.begins)

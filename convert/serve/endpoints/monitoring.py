@@ -10,7 +10,7 @@ from ..endpoint import Endpoint
 
 
 async def health(call: Call) -> Response:
-    """That the server answers."""
+    """Report that the server runs."""
     return JSONResponse({"status": "ok"})
 
 

@@ -24,7 +24,7 @@ LONG = 1024
 
 @dataclass(frozen=True)
 class Carrier:
-    """Where a pickle is stored.
+    """The storage that holds a pickle.
 
     Attributes:
         storage: the bytes.

@@ -27,7 +27,7 @@ DEPTH_FOR_NAME = 4
 NAME_LENGTH = 4096
 SCALARS = (str, bytes, bool, int, float, complex, type(None))
 MODULE_PARTS = ("_parameters", "_buffers", "_modules")
-"""Where a pickled nn.Module keeps what its state dict names without them."""
+"""Attributes of a pickled nn.Module that hold its state; a state dict leaves out their names."""
 Path = tuple[str, ...]
 
 

@@ -47,7 +47,7 @@ class RowModel(Protocol):
 
 
 class Slot:
-    """Where the states of one sequence are.
+    """Slot of one sequence: its rows in the arrays of states.
 
     Attributes:
         row: the row that uses it; None for what an ended one has left.

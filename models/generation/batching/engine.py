@@ -36,7 +36,7 @@ class Engine:
             8,192 tokens where rows are batched.
         max_memory: bytes of the states of all requests; those that it has no room for wait.
         speculation: how tokens are proposed that one run verifies; None to compute one token after another.
-        warm_up: whether to plan runs for numbers of requests and lengths of prompts while there is no request.
+        warm_up: whether to plan runs for numbers of requests and lengths of prompts while no request waits.
 
     Raises UsageError for speculation that the model's states do not allow, and a draft of another vocabulary.
 
@@ -116,7 +116,7 @@ class Engine:
 
     def _check(self, request: Request) -> None:
         check_prompts(self._rows.vocabulary, self.tokenizer, [request.prompt_ids])
-        count = len(self.tokenizer)  # an embedding may have more rows, for which there is no text
+        count = len(self.tokenizer)  # an embedding may have more rows, which have no text
         for what, ids in (("the prompt", request.prompt_ids), ("logit_bias", request.logit_bias)):
             unknown = next((token for token in ids if not 0 <= token < count), None)
             if unknown is not None:

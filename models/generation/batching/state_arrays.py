@@ -49,7 +49,7 @@ class Lines:
         return tokens * self.token // mmap.PAGESIZE * mmap.PAGESIZE if self.has_pages else 0
 
     def addresses(self, slot: int) -> range:
-        """Where the lines of a slot begin."""
+        """Offsets at which the lines of a slot begin."""
         first = self._address + slot * self.count * self.nbytes
         return range(first, first + self.count * self.nbytes, self.nbytes)
 

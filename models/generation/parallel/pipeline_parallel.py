@@ -41,7 +41,7 @@ class Stage(Protocol):
         ...
 
     def run(self, run: tuple[Any, ...], received: Arrays) -> dict[str, np.ndarray]:
-        """What the stage computes of a run: the arguments of `LanguageModel._run` with the label of a cache, and the
+        """The stage's outputs of a run, from the arguments of `LanguageModel._run` with the label of a cache, and the
         values of earlier stages."""
         ...
 

@@ -14,7 +14,7 @@ from .image_net import ImageNet
 MAX_TOKENS = 1 << 12
 """Tokens of a window, of which each pair has an index in the graph."""
 MASKED = -100.0
-"""What is added to the scores of tokens that a shifted window has from another part of the image."""
+"""Added to the scores of tokens that a shifted window has from another part of the image."""
 
 
 def relative_index(height: int, width: int) -> np.ndarray:

@@ -47,7 +47,7 @@ class Windows:
 
 
 Visible = Value | Windows | None
-"""Which patches see each other in a layer."""
+"""Visibility of patches in a layer."""
 
 
 def window_side(pixels: int, merge: int, patch: int) -> int:
@@ -98,11 +98,11 @@ class PatchEncoder(Net):
         return PatchGrid(self, self.sizes, self.Shape(self.pixels, start=0, end=1), merge)
 
     def in_frames(self) -> Value | None:
-        """Which patches see each other: those of one frame; None for all of a run."""
+        """Visibility of patches in one frame; None if all patches of a run see each other."""
         return None if self.config.values.get("one_frame") else self.grid.same_frame()
 
     def in_windows(self, size: int) -> Value | Windows:
-        """Which patches see each other: those of one window of `size` x `size` patches."""
+        """Visibility of patches in one window of `size` x `size` patches."""
         if not self.config.values.get("one_frame"):
             return self.grid.same_window(size)
         return self.once("windows", self._windows)

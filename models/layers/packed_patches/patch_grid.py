@@ -14,7 +14,7 @@ FRAME, WINDOW_ROW = 1 << 40, 1 << 20
 
 
 class PatchGrid:
-    """Where patches are.
+    """Positions of patches.
 
     Args:
         sizes: i64 [pictures, 3].
@@ -51,12 +51,12 @@ class PatchGrid:
         self.raster = net.Add(first, net.Add(net.Mul(self.rows, self.widths), self.columns))
 
     def same_frame(self) -> Value:
-        """Which patches see each other: those of one frame; bool [1, 1, patches, patches]."""
+        """Whether patches are in one frame and see each other, bool [1, 1, patches, patches]."""
         value: Value = self.net.once("same_frame", lambda: self._equal(self.frames))
         return value
 
     def same_window(self, size: int) -> Value:
-        """Which patches see each other: those of one window of `size` x `size` patches; bool [1, 1, patches,
+        """Whether patches are in one window of `size` x `size` patches and see each other, bool [1, 1, patches,
         patches]."""
         net = self.net
         row, column = net.Div(self.rows, [size]), net.Div(self.columns, [size])

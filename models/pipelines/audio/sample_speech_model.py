@@ -32,7 +32,7 @@ PAUSE_SECONDS = 0.6
 TOKENS_PER_SECOND = 6.5
 """Tokens of a text, at most, as the authors limit it; models repeat themselves beyond."""
 LEAST_SAMPLES = 895
-"""That the convolutions make a frame of; shorter sounds are padded with silence."""
+"""Minimum number of samples for one frame of the convolutions; shorter sounds are padded with silence."""
 
 
 class SampleSpeechModel(EncoderDecoderModel):

@@ -37,7 +37,7 @@ class ImageClassification(ImagePipeline):
     """Finds the labels of pictures."""
 
     def _assumed(self) -> Preparation | None:
-        """That of ImageNet, for classifiers of as many classes."""
+        """ImageNet's preparation, for classifiers of as many classes."""
         graph, config = self._model.graph, self._model.options.config
         count = None if config is None else config.values.get("labels")
         if IMAGENET not in (count, class_count(self._model)):

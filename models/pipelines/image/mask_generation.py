@@ -37,7 +37,7 @@ Embeddings = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Everything:
-    """Which masks of a whole picture are kept.
+    """Filters for the masks of a whole picture.
 
     Attributes:
         threshold: the predicted overlap with the true mask that they exceed.
@@ -128,7 +128,7 @@ class MaskOptions:
         return np.array(rows, np.float32).reshape(-1, 3), np.array(corners, np.float32).reshape(-1, 4)
 
     def everything(self) -> Everything:
-        """Which masks of everything are kept."""
+        """Filters for the masks of everything."""
         return Everything(**self._said())
 
     def _said(self) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class Prompts:
     masks: np.ndarray | None = None
 
     def marked(self, *, padded: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """Points f32 and labels int64, the corners of boxes among them, or a point of padding if there are no boxes and
+        """Points f32 and labels int64, the corners of boxes among them, or a point of padding without boxes and
         it is `padded`.
 
         Raises UsageError for arrays whose shapes do not fit each other, and if there are neither points nor boxes.

@@ -140,7 +140,7 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
                 raise UsageError("E-RUN-SHAPE", None, why, expected=least, found=list(arrays[name].shape))
 
     def _placeholders(self, modality: Modality, ids: np.ndarray) -> np.ndarray:
-        """Which token ids stand for inputs of a modality."""
+        """Whether token ids are placeholders for inputs of a modality."""
         assert self.options.config is not None
         token = self.options.config.values[modality.placeholder]
         return ids == (-1 if token is None else token)

@@ -140,7 +140,7 @@ STAGE_KEYS = {
 }
 """Parameters with a value for each stage, and their keys in config.json."""
 UP_STAGE_KEYS = {**STAGE_KEYS, "up_blocks": "up_block_types", "up_transformers": REVERSED}
-"""Those of UNets."""
+"""Keys of a stage of UNets that increases the resolution."""
 DEFAULTS = {"mid_block_type": CROSS_MIDDLE}
 """Keys whose value null differs from that of a key that is left out."""
 NOT_NULL = {"groups": "norm_num_groups", "context": "cross_attention_dim"}

@@ -30,7 +30,7 @@ class RopeSection:
 
     @property
     def path(self) -> str:
-        """Where transformers 5 states the parameters."""
+        """Key of the parameters in transformers 5."""
         return f"{PARAMETERS}.{self.name}" if self.name else PARAMETERS
 
     def stated(self, source: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

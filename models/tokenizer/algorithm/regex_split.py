@@ -44,7 +44,7 @@ HAN_RANGES = (
 
 
 class _Collapsed(dict[int, str]):
-    """What stands for a character, worked out when it is first met."""
+    """Character -> its replacement, computed when it is first met."""
 
     def __missing__(self, code: int) -> str:
         found = self[code] = _class(chr(code))

@@ -16,9 +16,9 @@ CLASSES = ("ChatGLMTokenizer",)
 SPECIAL = ("[MASK]", "[gMASK]", "[sMASK]", "sop", "eop", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>")
 OPENING = ("[gMASK]", "sop")
 TURNS = ("<|user|>", "<|observation|>")
-"""What a model says when it is somebody else's turn."""
+"""Tokens with which a model ends its turn."""
 TEXTS = ("<unk>", "<bos>", "<eos>")
-"""What GGUF files call the first three tokens."""
+"""Texts of the first three tokens in GGUF files."""
 
 
 def own_tokens(model: Model) -> dict[int, tuple[str, bool]]:

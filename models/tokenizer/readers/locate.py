@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NO_TOKENIZER = "E-TOKENIZER-NONE"
 NAMED = "additional_chat_templates/"
 HELD = "huggingface."
-"""What keys of GGUF files begin with that hold files of a model directory; the file's name follows."""
+"""Prefix of the keys of GGUF files that hold files of a model directory; the file's name follows."""
 
 
 def read(graph: Graph) -> Tokenizer:
@@ -297,7 +297,7 @@ def text(graph: Graph, name: str) -> str:
 
 @dataclass(frozen=True)
 class _Held:
-    """Where a file that is held in memory is from."""
+    """Origin of a file that is held in memory."""
 
     path: str
     budget: Budget

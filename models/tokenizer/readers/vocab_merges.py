@@ -31,7 +31,7 @@ CLIP_TOKENS = {
 }  # fmt: skip
 CLIP_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 WORD_END = "</w>"
-"""What ends the last token of each word of CLIP's vocabulary."""
+"""Suffix of the last token of each word in CLIP's vocabulary."""
 
 
 def byte_level_bpe(

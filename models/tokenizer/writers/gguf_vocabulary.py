@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PADDING_SCORE, ADDED_SCORE = -10000.0, -1000.0
 SPECIAL_TEXTS = ("<pad>", "<mask>", "<2mass>", "[@BOS@]")
 BRACKETS = (("<|", "|>"), ("<｜", "｜>"), ("<unused", ">"))
-"""What begins and ends the texts of tokens that are special, though their files do not say so."""
+"""Beginnings and ends of the texts of tokens that are special, though their files do not say so."""
 ROLES = (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"))
 """Roles whose ids are written whatever the files say, with the middles of their keys."""
 Rows = list[tuple[str, float, int]]

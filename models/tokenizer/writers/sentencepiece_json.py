@@ -89,8 +89,8 @@ def _content(tokenizer: Tokenizer, model: sentencepiece.Model, kind: str, config
 
 
 def _normalizers(model: sentencepiece.Model, kind: str) -> list[Json]:
-    """What changes a text before spaces become marks, as transformers' tokenizer of this class does: translation
-    models' remove spaces at the ends too, as SentencePiece does."""
+    """Normalizers that run before spaces become marks, as in transformers' tokenizer of this class: translation models'
+    remove spaces at the ends too, as SentencePiece does."""
     charsmap = base64.b64encode(model.charsmap).decode()
     steps: list[Json] = [{"type": "Precompiled", "precompiled_charsmap": charsmap}] if model.charsmap else []
     merged = [(" {2,}", " ")] if model.joined and kind not in WORDS else []
@@ -108,7 +108,7 @@ def _has_runs(model: sentencepiece.Model, kind: str) -> bool:
 
 
 def _characters(model: sentencepiece.Model) -> set[str]:
-    """What pieces of the model consist of, and the space."""
+    """Characters of the model's pieces, and the space."""
     return {" ", *"".join(text for text, _, kind in model.pieces if kind in (NORMAL, USER_DEFINED))}
 
 

@@ -20,7 +20,7 @@ from .kv_cache.quantized_cuda import Coding, coding
 from .kv_cache.sliding_cuda import sliding
 
 CAPTURED = {1: BIASED, 2: PROBABILITIES}
-"""Which scores the attribute ``qk_output`` asks for."""
+"""Values of the attribute ``qk_output`` -> the stage of scores that is an output."""
 INT64 = np.dtype(np.int64)
 F32 = np.dtype(np.float32)
 

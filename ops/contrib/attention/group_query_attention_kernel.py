@@ -21,7 +21,7 @@ PLAIN = {
     "qk_output": 0,
     "sliding_window_cache": 0,
 }
-"""What attributes have to be for a native plan."""
+"""Values of attributes that a native plan needs."""
 
 
 @range_kernel

@@ -190,7 +190,7 @@ def _sequences(ends: np.ndarray, pasts: np.ndarray, tokens: int) -> list[tuple[i
 
 
 def _slots(pages: np.ndarray, count: int, cache: np.ndarray) -> np.ndarray:
-    """Where the first `count` positions of a sequence are among all slots."""
+    """Slots of the first `count` positions of a sequence, int64 [count]."""
     size = cache.shape[1]
     used = pages[: -(-count // max(size, 1))]
     if len(used) * size < count or (used.size and not 0 <= used.min() <= used.max() < len(cache)):

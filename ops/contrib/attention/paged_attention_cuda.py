@@ -43,8 +43,8 @@ def _slot(page: int, place: int, size: float) -> int:
 
 
 class _Tokens:
-    """Where each token is, int64 arrays [tokens]: its sequence, its position there, how many keys that has with the new
-    ones, and its slot."""
+    """Locations of tokens, int64 arrays [tokens]: the sequence, the position there, the sequence's keys with the new
+    ones, and the slot."""
 
     def __init__(self, step: Step, count: int, launches: list[Launch | Chain]) -> None:
         self.step, self.count, self.launches = step, count, launches
@@ -79,7 +79,7 @@ class _Tokens:
         self.launches.append(elementwise_launch([apply], (self.count,), operands, over(target, target.shape)))
 
     def slots(self, size: int) -> Buffer:
-        """Where the tokens' keys go."""
+        """Slots that the tokens' keys are written to."""
         index, found = self.step.temporary(INT64, (self.count,)), self.step.temporary(INT64, (self.count,))
         self.launches.append(
             elementwise_chain(_page, [self.sequences, self.places], index, self.table.shape[1], size, compute=INT64)

@@ -37,7 +37,7 @@ F32, U8, I8 = np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int8)
 
 
 ROW_OFFSET = 0 if BYTE_PANELS.unsigned_rows else SIGN_OFFSET
-"""What rows of bytes are less than the codes of states."""
+"""Difference between codes of states and rows of bytes."""
 
 
 def _polynomial(coefficients: Sequence[float]) -> Any:

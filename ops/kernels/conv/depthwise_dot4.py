@@ -44,7 +44,7 @@ SPARE = 2 * ROWS * VECTOR
 
 
 class Form(NamedTuple):
-    """What a kernel is made for.
+    """Settings that a kernel is specialized for.
 
     Attributes:
         kernel_y, words: rows of a window, and words of each.

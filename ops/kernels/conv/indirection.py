@@ -24,7 +24,7 @@ LINE = 16
 
 @dataclass(frozen=True)
 class Indirection:
-    """Where the window elements of a convolution are.
+    """Indirection buffer: offsets of the window elements of a convolution.
 
     Attributes:
         before: launches that pad the input.

@@ -1,4 +1,4 @@
-"""Which microkernel multiplies a weight: tables of instruction set x kind of storage type."""
+"""Microkernel dispatch for products with weights: tables of instruction set x kind of storage type."""
 
 from __future__ import annotations
 

@@ -24,12 +24,12 @@ from .register_tile import PANEL, VECTOR, Columns, Lines, accumulate, tiles_by_r
 
 ROWS = 12 if "avx512f" in features() else 3
 SIGN_OFFSET = 128
-"""What the bytes of one kind are more than those of the other."""
+"""Difference between unsigned and signed bytes."""
 BYTE_PAIRS = "16-bit pairs"
 """The row of `INTEGERS` whose pairs of products saturate at 16 bits."""
 ZERO = ir.Constant(WORDS, [0] * LANES)
 TILES: dict[str, Callable[[Code, Sequence[amx.Shape]], amx.Tiles]] = {"AMX": amx.Registers, "emulated": amx.Emulated}
-"""What multiplies tiles, by the name of the way."""
+"""Name of an implementation -> its registers for tiles."""
 TILE_QUADS = amx.LINE // 4
 """Words of a row of a tile."""
 

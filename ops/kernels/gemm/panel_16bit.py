@@ -49,7 +49,7 @@ class PairTile(Tile):
 
     @property
     def steps(self) -> int:
-        """Where the steps are, bytes."""
+        """Offset of the steps in bytes."""
         return 2 * RUN * self.rows * self.parts
 
     @property

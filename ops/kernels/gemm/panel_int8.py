@@ -44,7 +44,7 @@ class Int8Tile(Tile):
 
     @property
     def steps(self) -> int:
-        """Where the steps are, bytes; before them the codes of each row."""
+        """Offset of the steps in bytes; before them are the codes of each row."""
         return RUN * self.rows
 
     @property
@@ -54,7 +54,7 @@ class Int8Tile(Tile):
 
     @property
     def sums(self) -> int:
-        """Where the negative sums are that minima are multiplied with, `minima` for each row."""
+        """Offset in bytes of the negative sums that minima are multiplied with, `minima` for each row."""
         return self.starts + (4 * self.rows * self.parts if self.kind.zero else 0)
 
     @property

@@ -57,7 +57,7 @@ class Reader:
         return (vector, shifts[0]) if len({*shifts}) == 1 else (vector >> self.code.ints_of(shifts), 0)
 
     def mask(self, positions: Sequence[int]) -> Vector:
-        """Which of sixteen bits are set."""
+        """Mask of sixteen lanes, set at `positions`."""
         if positions[0] % 8 == 0 and positions == [*range(positions[0], positions[0] + LANES)]:
             return self.block.bits(positions[0] // 8)
         vector, shift = self.fields(positions)

@@ -229,7 +229,7 @@ def _wait(descriptor: int, event: int, deadline: float) -> None:
 
 
 def _folders() -> list[str]:
-    """Where the child finds `LIBRARIES`, looked up without loading them."""
+    """The folders of `LIBRARIES` for the child, looked up without loading them."""
     found = (importlib.util.find_spec(name) for name in LIBRARIES)
     return list(
         dict.fromkeys(

@@ -19,7 +19,7 @@ from ..device.device import SIMULATED
 
 LANES = 1
 numbers: Any = ModuleType("numbers")
-"""What stands for NumPy in an encoder's text on the device."""
+"""Replacement of NumPy in an encoder's source on the device."""
 
 if SIMULATED:
 

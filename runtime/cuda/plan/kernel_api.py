@@ -69,7 +69,7 @@ class Step(BaseStep):
 
 
 Planned: TypeAlias = "Launch | Chain | View | list[Launch | Chain] | str"
-"""What computes a node in order, a view, or why it runs on the CPU."""
+"""A planner's result: launches in order, a view, or why the node runs on the CPU."""
 Planner = Callable[[Step], Planned]
 Decomposition = Callable[["Node", "Builder"], None]
 

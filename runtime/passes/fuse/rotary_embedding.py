@@ -59,7 +59,7 @@ def _window(match: Match, node: Node) -> tuple[int, int, int] | None:
 
 
 def _parts(match: Match) -> str:
-    """Which elements are rotated together: "halves", "neighbours", or "" for neither."""
+    """The pairs of elements that are rotated together: "halves", "neighbours", or "" for neither."""
     size = (match["x"].shape or (None,))[-1]
     if not isinstance(size, int) or size % 2 or not size:
         return ""

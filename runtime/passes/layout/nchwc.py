@@ -28,7 +28,7 @@ from ..pattern.stage import PipelinePass
 
 BLOCK = 16
 TRANSPOSE_COST, RESTORE_COST = 1.0, 2.0
-"""What turning an element of a convolution's result costs, and undoing the layout of one: 0.15 ns on Zen 4, and about
+"""Cost of transposing an element of a convolution's result, and of restoring its layout: 0.15 ns on Zen 4, and about
 twice that."""
 FEW_OUTPUTS = 8
 """Output channels of dense convolutions up to which products of 16 of them are slower than turning the input back."""

@@ -16,7 +16,7 @@ from ..pattern.replace_nodes import rewrite
 KEYS, VALUES = 1, 2
 """Inputs of Attention."""
 ATTRIBUTES = {"scale", "softcap"}
-"""Those of Attention that BlockAttention has, too."""
+"""Attributes of Attention that BlockAttention has, too."""
 BLOCK, NBYTES = 32, 34
 ROWS_AXIS = 2
 """The axis of a cache along which its rows lie."""

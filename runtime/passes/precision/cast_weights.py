@@ -115,7 +115,7 @@ class Audit:
 
 @dataclass
 class Cast:
-    """Which weights get which dtype.
+    """Dtypes that weights are cast to.
 
     Attributes:
         dtype: name of the dtype for all floating-point weights; ``auto`` is f16 when all of them are f16 and bf16

@@ -13,7 +13,7 @@ from ...ir.graph import Graph
 
 @dataclass(frozen=True)
 class Select:
-    """Which weights to keep, and their new names.
+    """A selection of weights, and their new names.
 
     Attributes:
         include, exclude: patterns searched in the original names; without `include` all stay.

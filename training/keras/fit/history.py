@@ -135,7 +135,7 @@ class OfEpochs(Callback):
 def has_keras_hooks(given: Any) -> bool:
     """Whether a callback is Keras' kind: a function, or an object with one of Keras' hooks.
 
-    Methods that are nearly named like hooks are warned of. Raises UsageError for what is no callback.
+    Methods that are nearly named like hooks are warned of. Raises UsageError for objects that are not callbacks.
     """
     for name in dir(given):
         meant = nearest(name, (*KERAS, *HOOKS)) if name.startswith("on_") else None

@@ -53,7 +53,7 @@ class Layers(nn.Module):
     def get_layer(self, name: str | None = None, index: int | None = None) -> nn.Module:
         """A layer by its name, which may be a path such as ``encoder.0``, or by its position in `layers`.
 
-        Raises UsageError if there is no such layer.
+        Raises UsageError for a layer that the model does not have.
         """
         if (name is None) == (index is None):
             raise UsageError("E-OPTION", None, "get_layer takes either name or index")

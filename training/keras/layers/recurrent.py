@@ -16,7 +16,7 @@ from .regularization import dropped
 
 __all__ = ["GRU", "LSTM", "SimpleRNN"]
 GRU_ORDER = (1, 0, 2)
-"""Where our gates (reset, update, new) stand among Keras' (update, reset, new)."""
+"""Indices of our gates (reset, update, new) among Keras' (update, reset, new)."""
 
 
 class _Cell(Layer):

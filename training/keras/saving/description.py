@@ -12,7 +12,7 @@ from ..layers.basic import Operation
 from ..layers.wrappers import ModuleLayer
 
 OPERATORS = "keras.src.ops.numpy"
-"""Where Keras has the layers of operators of Python."""
+"""Keras' module of the layers for operators of Python."""
 
 SLICE = ("start", "stop", "step")
 """Keys of a slice in the description of a symbolic tensor."""
@@ -55,7 +55,7 @@ def model_config(model: Any) -> dict[str, Any]:
 def layer_entry(layer: Any) -> dict[str, Any]:
     """A layer's class and settings.
 
-    Raises UnsupportedError for modules that are no layers of Keras.
+    Raises UnsupportedError for modules that are not layers of Keras.
     """
     if isinstance(layer, Operation):
         return {"module": OPERATORS, "class_name": layer.operation, "config": {"name": layer.name},

@@ -71,7 +71,7 @@ class CSMModel(SynthesisModel):
             input_ids: tokens of text [batch, length], frames of codes [batch, length, codebooks], or frames whose last
                 column is the token of text or -1 [batch, length, codebooks + 1]; for the depth decoder codes of one
                 frame [batch, length], the first of which is not read.
-            attention_mask: 1 for positions, 0 for padding; None if there is no padding.
+            attention_mask: 1 for positions, 0 for padding; None without padding.
             backbone_last_hidden_state: f32 [batch, hidden], for the depth decoder.
 
         Raises UsageError for shapes that do not fit.

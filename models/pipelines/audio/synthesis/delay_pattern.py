@@ -16,7 +16,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class DelayPattern:
-    """Where the codes of a sequence are.
+    """Delay pattern: positions of a sequence's codes.
 
     Attributes:
         codebooks: number of codebooks.

@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Ending:
-    """Which codebooks have ended. A codebook ends no earlier than the step after the one before it has.
+    """Ends of codebooks. A codebook ends no earlier than the step after the one before it has.
 
     Args:
         codebooks: number of codebooks.

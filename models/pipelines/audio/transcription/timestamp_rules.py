@@ -15,7 +15,7 @@ LATEST_START = 1.0
 
 @dataclass(frozen=True)
 class TimestampRules:
-    """Which tokens may come next.
+    """Constraints on the next token.
 
     Attributes:
         tokens: ids of special tokens.

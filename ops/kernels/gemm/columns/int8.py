@@ -136,7 +136,7 @@ def _stored(code: Code, at: Any) -> tuple[list[Any], Vector]:
 
 
 def _addresses(code: Code, given: ColumnsArguments, block: Any) -> list[Any]:
-    """Those of a block in each of sixteen rows."""
+    """Addresses of a block in each of sixteen rows."""
     build = code.builder
     found: list[Any] = []
     for _ in range(LANES // 4):
