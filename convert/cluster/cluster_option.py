@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.base.errors import UsageError
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..console.output import current
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def running(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def load_for(verb: str, path: str, values: dict[str, Any], task: str | None = None) -> Any:
-    """The model of a command, as `shared_options.load_for`; its methods run on the workers of ``--cluster``."""
-    found = shared_options.load_for(verb, path, values, task)
+    """The model of a command, as `option_values.load_for`; its methods run on the workers of ``--cluster``."""
+    found = option_values.load_for(verb, path, values, task)
     workers: Cluster | None = values["cluster"]
     if workers is None:
         return found
@@ -80,14 +80,14 @@ def loading(verb: str, path: str, values: dict[str, Any], task: str | None = Non
     """How workers load the model of a command."""
     from .opening import Loading
 
-    return Loading(opening(path, values), verb, task, shared_options.device(values))
+    return Loading(opening(path, values), verb, task, option_values.device(values))
 
 
 def opening(path: str, values: dict[str, Any]) -> Opening:
     """How workers open a model of a command."""
     from .opening import opening
 
-    return opening(path, shared_options.read_options(values), values)
+    return opening(path, option_values.read_options(values), values)
 
 
 @contextlib.contextmanager

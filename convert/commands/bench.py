@@ -8,7 +8,7 @@ import click
 
 from ...runtime.base.errors import printable
 from ..benchmark.engines import OURS, PEERS
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..console.output import current, human_size
 
 GROUP = "Run"
@@ -44,8 +44,8 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     from ..benchmark.measure import measure
     from ..run.feeds import dims, feeds, hint_at_shapes
 
-    placed = shared_options.device(values)
-    graph = shared_options.open_network(model, values)
+    placed = option_values.device(values)
+    graph = option_values.open_network(model, values)
     fed, generated = feeds(graph, values["inputs"], 0, dims(values["dims"]))
     engines = [OURS, *dict.fromkeys(values["against"])]
     with hint_at_shapes(graph, generated):

@@ -13,7 +13,7 @@ import click
 
 from ...runtime.base.errors import printable
 from ...runtime.base.units import counted
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..cli.number import Number
 from ..console.output import current
 
@@ -111,7 +111,7 @@ def warm(
             if model is None:
                 warm_library(threads)
             else:
-                warm_model(shared_options.open_input(model, values), threads, dims(dim))
+                warm_model(option_values.open_input(model, values), threads, dims(dim))
             now = sum(each.files for each in usage())
             rows.append({"model": model, "files": now - before, "seconds": time.perf_counter() - began})
             out.say(

@@ -9,7 +9,7 @@ import click
 
 from ...runtime.base.errors import UsageError, printable
 from ...runtime.base.units import counted
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..cluster import cluster_option
 from ..console.output import current
 from ..quantize.calibration import image_options
@@ -61,15 +61,15 @@ def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **
     from ..quantize.network import quantize_network
 
     refuse_existing(output, force=force or resume)
-    placed = shared_options.device(values)
-    graph = shared_options.open_input(model, values)
+    placed = option_values.device(values)
+    graph = option_values.open_input(model, values)
     if not graph.nodes:
         raise UsageError("E-RUN-NODES", model, "holds weights only, without a graph", hint="Use an .onnx file")
     quantize_network.simplified(graph)
     before = calibrate.read(output) if resume else None
     kept = None if before is None else before.samples
     look = image_options.look(values)
-    progress = shared_options.progress(values)
+    progress = option_values.progress(values)
     progress.phase("calibrating")
     progress.start(sum(1 for _ in calibrate.sample_readers(data, graph, look)), unit="samples")
     seen = kept or 0

@@ -11,7 +11,7 @@ import click
 
 from ...runtime.base.errors import Error, UsageError, printable
 from ...runtime.base.units import counted
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..console.output import current, human_size
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _models(path: str, values: dict[str, Any]) -> Iterator[str]:
     from ..open.open_model import open_model
 
     try:
-        open_model(path, shared_options.read_options(values), upgraded=False, dequantized=False)
+        open_model(path, option_values.read_options(values), upgraded=False, dequantized=False)
     except UsageError as error:
         if error.code != "E-DIR-CHOICE":
             raise
@@ -96,7 +96,7 @@ def _report(path: str, strict: bool, values: dict[str, Any], *, alone: bool) -> 
     reading = {"format": values["source_format"], "revision": values["revision"], "offline": values["offline"]}
     try:
         checked: Checked = check(
-            path, shared_options.read_options(values), **reading, progress=shared_options.progress(values)
+            path, option_values.read_options(values), **reading, progress=option_values.progress(values)
         )
     except Error as error:
         if alone:

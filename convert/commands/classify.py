@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ...runtime.base.errors import UsageError
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..console.output import current
 from ..console.status_line import busy
 
@@ -58,11 +58,11 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     from ..run.readable_files import over_readable
 
     given, labeled = pictures_of(inputs), pictures_by_folder(values["against"])
-    found = shared_options.load_for("embed", model, values)
+    found = option_values.load_for("embed", model, values)
     options = {"batch": values["batch"]} if values["batch"] is not None else {}
     if values["preprocessor"] is not None:
         options["preparation"] = read_preparation(values["preprocessor"])
-    counter = Counter(shared_options.progress(values), "embedding", "pictures")
+    counter = Counter(option_values.progress(values), "embedding", "pictures")
     paths, labels = zip(*labeled, strict=True)
     pictures = [*paths, *given]
     readable = over_readable(pictures, options.get("batch", BATCH), lambda some: found.embed(some, **options), counter)

@@ -9,7 +9,7 @@ import click
 
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
-from ..cli import output_path, shared_options
+from ..cli import option_values, output_path, shared_options
 from ..cli.number import Number
 from ..console.output import current
 from ..console.status_line import busy
@@ -156,7 +156,7 @@ def decode(model: str, inputs: tuple[str, ...], output: str, **values: Any) -> i
 def _loaded(verb: str, model: str, values: dict[str, Any]) -> CodecModel:
     """The model. UsageError for one that is not a codec."""
     try:
-        found: CodecModel = shared_options.load_for(verb, model, values)
+        found: CodecModel = option_values.load_for(verb, model, values)
     except UsageError as error:
         if error.code not in NO_CODEC:
             raise
@@ -176,7 +176,7 @@ def _each(
     from ..run.counter import Counter
     from ..run.readable_files import over_readable
 
-    shown = shared_options.progress(values)
+    shown = option_values.progress(values)
 
     def converted(path: str) -> dict[str, Any]:
         counter = Counter(shown, phase, "seconds")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.base.errors import UsageError
-from ..cli import output_path, shared_options
+from ..cli import option_values, output_path, shared_options
 from ..cluster import cluster_option
 from ..console.output import current, notes_json
 from ..write.plan_report import plan_json, report_json, show_plan, show_report
@@ -62,7 +62,7 @@ def run(inputs: list[str], output: str, values: dict[str, Any]) -> None:
         raise UsageError("E-OPTION", None, why, hint="Add --quantize TYPE or --dtypes, which quantize")
     from ..write.plan import plan
 
-    options = shared_options.convert_options(values)
+    options = option_values.convert_options(values)
     with cluster_option.converting(values) as cluster:
         made = plan(inputs, output, options)
         run_plan(made, values, cluster_option.crew(cluster, made, inputs, output, options))
@@ -85,7 +85,7 @@ def _quantize(inputs: list[str], output: str, values: dict[str, Any]) -> None:
     if given:
         why = f"--quantize and {given[0]} contradict each other"
         raise UsageError("E-OPTION", None, why, hint="--tensor-type chooses types for single tensors")
-    options = shared_options.convert_options({**values, "tensor_type": (), "keep_quantized": False})
+    options = option_values.convert_options({**values, "tensor_type": (), "keep_quantized": False})
     format = planning.target_format(output, options)
     if format.graphs:
         why = "--quantize is for GGUF outputs"
@@ -117,11 +117,11 @@ def run_plan(made: Plan, values: dict[str, Any], workers: ClusterCrew | None = N
         current().say(" nothing written")
         current().emit({**plan_json(made), "warnings": notes_json(made.graph.notes)})
         return
-    shared_options.refuse_report(values)
+    option_values.refuse_report(values)
     current().resumes()
     cluster_option.start(workers)
-    report = execute(made, shared_options.progress(values), workers)
+    report = execute(made, option_values.progress(values), workers)
     show_report(report, made)
     payload = report_json(report, made) if current().json or values.get("report") else {}
-    shared_options.write_report(values.get("report"), payload)
+    option_values.write_report(values.get("report"), payload)
     current().emit(payload)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..cli import output_path, shared_options
+from ..cli import option_values, output_path, shared_options
 from .convert import run_plan
 
 GROUP = "Convert"
@@ -54,9 +54,9 @@ def COMMAND(source: str, output: str, **values: Any) -> None:  # noqa: N802
     from ..write.plan import plan_graph
     from ..write.shard import refuse_inputs
 
-    graph = shared_options.open_input(source, values, dequantized=False)
+    graph = option_values.open_input(source, values, dequantized=False)
     elsewhere = unpack(graph)
-    options = shared_options.convert_options({**values, "dtype": None})
+    options = option_values.convert_options({**values, "dtype": None})
     audits = dequantize(graph, values["dtype"], values["nan"], elsewhere)
     made = plan_graph(graph, Path(output), options, [source])
     made.casts.audits += audits

@@ -8,7 +8,7 @@ import click
 
 from ...runtime.base.errors import printable
 from ...runtime.base.units import counted
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..cli.number import Number
 from ..console.output import current
 
@@ -50,8 +50,8 @@ def COMMAND(a: str, b: str, **values: Any) -> int:  # noqa: N802
     from ..compare.diff import diff
 
     found = diff(
-        shared_options.open_input(a, values, upgraded=False, parts=True),
-        shared_options.open_input(b, values | {"source_format": values["from_b"]}, upgraded=False, parts=True),
+        option_values.open_input(a, values, upgraded=False, parts=True),
+        option_values.open_input(b, values | {"source_format": values["from_b"]}, upgraded=False, parts=True),
         atol=values["atol"],
         rtol=values["rtol"],
         include=values["include"],
@@ -59,7 +59,7 @@ def COMMAND(a: str, b: str, **values: Any) -> int:  # noqa: N802
         rename=[shared_options.pair(text, "RE=REPL") for text in values["rename"]],
         values=not values["names_only"],
         metadata=values["metadata"],
-        progress=shared_options.progress(values),
+        progress=option_values.progress(values),
     )
     show(found, all_rows=values["all_rows"])
     current().emit({"inputs": [a, b], **found.to_json()}, ok=found.same)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.base.errors import UsageError
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..cli.number import Number
 from ..console.output import current, notes_json
 from ..console.status_line import busy
@@ -177,11 +177,11 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
         raise UsageError(
             "E-OPTION", None, "missing option -p / --prompt", hint="Pass a prompt, or --recipe PICTURE.png"
         )
-    found = shared_options.load_for("draw", model, values, prepare=functools.partial(_prepared, values))
+    found = option_values.load_for("draw", model, values, prepare=functools.partial(_prepared, values))
     settings = {name: values[name] for name in (*SETTINGS, "size") if values[name] is not None}
     if values["controlnet"] is not None:
-        settings["controlnet"] = shared_options.load_model(values["controlnet"], values)
-    counter = Counter(shared_options.progress(values), "drawing", "steps")
+        settings["controlnet"] = option_values.load_model(values["controlnet"], values)
+    counter = Counter(option_values.progress(values), "drawing", "steps")
     with (
         warned(LongPromptWarning, "W-DRAW-PROMPT") as notes,
         Preview(found, output, shown=values["preview"]) as preview,

@@ -8,7 +8,7 @@ import click
 
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..cluster import cluster_option
 from ..console.output import current, notes_json
 from ..console.status_line import busy
@@ -103,7 +103,7 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
         why = f"vectors of {kind.several} have no option --{misplaced.replace('_', '-')}"
         raise UsageError("E-OPTION", None, why)
     options = kind.read_options(asked)
-    counter = Counter(shared_options.progress(values), "embedding", kind.several)
+    counter = Counter(option_values.progress(values), "embedding", kind.several)
     failed: dict[str, Any] = {}
     short: list[dict[str, Any]] = []
     code = 0

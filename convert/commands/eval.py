@@ -13,7 +13,7 @@ import click
 
 from ...runtime.base.errors import Error, FileAccessError, UsageError
 from ...runtime.base.units import counted
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..cluster import cluster_option
 from ..cluster.parallel import pipeline_option
 from ..console.output import current
@@ -118,7 +118,7 @@ def _on_samples(model: str, values: dict[str, Any]) -> None:
     from ..evaluate.evaluate import evaluate, figures
     from ..evaluate.metric import metric
 
-    placed = shared_options.device(values)
+    placed = option_values.device(values)
     graph = _open(model, values)
     against = None if values["against"] is None else _open(values["against"], values)
     metrics = [metric(name) for name in values["metrics"] or ("top1",)]
@@ -156,7 +156,7 @@ def _contributions(
     names = tuple(values["metrics"] or ("top1",))
     other = openings[1] if len(openings) > 1 else None
     work = Evaluation(openings[0], other, source, names, values["chosen"], placed)
-    progress = shared_options.progress(values)
+    progress = option_values.progress(values)
     progress.phase("scoring")
     progress.start(sum(1 for _ in dataset.readers(source, graph)), unit="batches")
     try:
@@ -178,18 +178,18 @@ def _on_texts(model: str, values: dict[str, Any]) -> None:
     if "kld" in wanted and against is None:
         why = "kld needs another model"
         raise UsageError("E-OPTION", None, why, hint="Pass --against MODEL, usually the model before quantization")
-    placed = shared_options.device(values)
+    placed = option_values.device(values)
     stages = pipeline_option.stages(values)
 
     def loaded(path: str) -> Any:
         if stages is not None:
             return pipeline_option.pipelined(path, values, stages)
-        return load_language_model(shared_options.open_input(path, values, whole=True), values["threads"], **placed)
+        return load_language_model(option_values.open_input(path, values, whole=True), values["threads"], **placed)
 
     language, other = loaded(model), None if against is None else loaded(against)
     cut = text_corpus.pieces(language.tokenizer, [values["data"]], values["context"], values["chunks"])
     if values["cluster"] is None or stages is not None:
-        scores = score(language, cut, other, shared_options.progress(values))
+        scores = score(language, cut, other, option_values.progress(values))
     else:
         scores = _by_workers(model, cut, values, placed)
     found = scores.estimates()
@@ -216,7 +216,7 @@ def _by_workers(model: str, cut: Sequence[Any], values: dict[str, Any], placed: 
     openings = [cluster_option.opening(path, values) for path in paths]
     cluster_option.check(values["cluster"], paths)
     work = Scoring(openings[0], openings[1] if values["against"] else None, placed)
-    return scores_on(values["cluster"], work, cut, shared_options.progress(values))
+    return scores_on(values["cluster"], work, cut, option_values.progress(values))
 
 
 def _error(error: float | None) -> str:
@@ -224,7 +224,7 @@ def _error(error: float | None) -> str:
 
 
 def _open(path: str, values: dict[str, Any]) -> Graph:
-    return shared_options.open_network(path, values, lambda graph: _needs_metric(path, graph, values["data"]))
+    return option_values.open_network(path, values, lambda graph: _needs_metric(path, graph, values["data"]))
 
 
 def _needs_metric(path: str, graph: Graph, data: str) -> UsageError | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.base.units import counted
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..cli.number import Number
 from ..console.output import current, notes_json
 from ..console.status_line import busy
@@ -132,10 +132,10 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
     rows = read_rows(data)
     names = {field.name for field in dataclasses.fields(Wanted)} - {"rank"}
     wanted = Wanted(rank=values["rank"] or 0, **{name: values[name] for name in names})
-    progress = shared_options.progress(values)
+    progress = option_values.progress(values)
     out = current()
     with warned(UserWarning, "W-TRAIN") as notes:
-        session = Session(shared_options.open_input(model, values, whole=True), model, rows, wanted)
+        session = Session(option_values.open_input(model, values, whole=True), model, rows, wanted)
         training, (trained, every) = session.training, session.parameters
         out.say(f" model    {session.title} · {trained:,} of {counted(every, 'parameter')} are trained")
         learned, steps = counted(len(session.learned), "row"), counted(training.steps, "step")

@@ -10,7 +10,7 @@ import click
 from ...runtime.base.compile_progress import Stopwatch
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..cluster import cluster_option
 from ..cluster.parallel import pipeline_option
 from ..console.atomic_replace import refuse_existing, replacing
@@ -203,14 +203,14 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
             raise UsageError("E-OPTION", None, f"{option} needs --chat")
     sampling = {name: values[name] for name in SAMPLING if values[name] is not None}
     Sampling(**sampling)
-    placed = shared_options.device(values)
+    placed = option_values.device(values)
     rows = None if values["file"] is None else read_rows(values["file"])
     prompt = None if chatting or rows is not None else _prompt(values["prompt"])
     if prompt is None and (values["images"] or values["audio"]):
         raise UsageError("E-OPTION", None, "--image and --audio need a prompt", hint="Give a text with -p TEXT")
     watch = Stopwatch()
     busy().enter("loading")
-    graph = shared_options.open_input(model, values, running=True)
+    graph = option_values.open_input(model, values, running=True)
     if values["tensor_parallel"] > 1:
         from ...models.generation.language_model import Placement
         from ..load.tensor_parallel import Opening, load_ranked
@@ -218,7 +218,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
 
         opening = Opening(
             absolute(model),
-            shared_options.read_options(values),
+            option_values.read_options(values),
             values["source_format"],
             values["revision"],
             values["offline"],
@@ -235,7 +235,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
         found = pipeline_option.pipelined(model, values, stages, values["activations"])
     else:
         found = load_text_model(graph, values["threads"], values["activations"], **placed)
-    shared_options.store_cache_as(found, model, values)
+    option_values.store_cache_as(found, model, values)
     if isinstance(found, EncoderDecoderModel):
         for option in ("file", "json_schema", "grammar", *SPECULATION):
             if values[option] is not None:
@@ -317,7 +317,7 @@ def _speculation(found: Any, path: str, values: dict[str, Any]) -> dict[str, Any
         return {}
     if hasattr(found, "chat_prompt"):
         raise UsageError("E-OPTION", path, "--draft and --speculate need a model of text alone")
-    draft = None if values["draft"] is None else shared_options.load_draft(values["draft"], values)
+    draft = None if values["draft"] is None else option_values.load_draft(values["draft"], values)
     return {"draft": draft, "speculate": values["speculate"]}
 
 
@@ -377,11 +377,11 @@ def _by_workers(
     """The answers of the workers of a cluster to the prompts of a file."""
     from ..cluster.prompt_rows import Prompts, answers_on
 
-    loading = {"activations": values["activations"], **shared_options.device(values)}
+    loading = {"activations": values["activations"], **option_values.device(values)}
     opening = cluster_option.opening(path, values)
     cluster_option.check(values["cluster"], [path])
     work = Prompts(opening, options, values["context"], _grammar_text(values), loading)
-    progress = shared_options.progress(values | {"progress_style": "auto"})
+    progress = option_values.progress(values | {"progress_style": "auto"})
     progress.phase("generating")
     progress.start(len(rows), unit="prompts")
     try:
@@ -479,7 +479,7 @@ def _converse(
     from ..console.chat import chat
 
     if values["chat_template"] is not None:
-        model.tokenizer.templates["default"] = shared_options.template(values["chat_template"])
+        model.tokenizer.templates["default"] = option_values.template(values["chat_template"])
     chosen = speculation_of(speculation.get("draft"), speculation.get("speculate"))
     answers = SpeculatedTurns(model, sampling, values["stop"], values["context"], chosen) if chosen else None
     conversation = Conversation(
@@ -509,7 +509,7 @@ def _given(model: LanguageModel, path: str, prompt: str, values: dict[str, Any])
         found: Prompted = model.prompted(prompt, images, audio)
         return found
     if values["chat_template"] is not None:
-        model.tokenizer.templates["default"] = shared_options.template(values["chat_template"])
+        model.tokenizer.templates["default"] = option_values.template(values["chat_template"])
     said = values["system"]
     system = [] if said is None else [{"role": "system", "content": _parts(said) if images or audio else said}]
     parts = [{"type": "image", "image": image} for image in images]
@@ -532,7 +532,7 @@ def _ids(model: LanguageModel, path: str, prompt: str, values: dict[str, Any]) -
     from ...models.generation.chat_template import writes_bos
 
     if values["chat_template"] is not None:
-        model.tokenizer.templates["default"] = shared_options.template(values["chat_template"])
+        model.tokenizer.templates["default"] = option_values.template(values["chat_template"])
     system = [] if values["system"] is None else [{"role": "system", "content": values["system"]}]
     text = chat_prompt(model.tokenizer, [*system, {"role": "user", "content": prompt}], path=path)
     return model.tokenizer.encode(text, add_bos=False if writes_bos(model.tokenizer, text) else None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.base.errors import UsageError, printable
-from ..cli import output_path, shared_options
+from ..cli import option_values, output_path, shared_options
 from ..console.output import current
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _command(name: str, *options: Any) -> Callable[[Callable[..., None]], Callab
 
 
 def _open(model: str, values: dict[str, Any]) -> Graph:
-    graph = shared_options.open_input(model, values)
+    graph = option_values.open_input(model, values)
     if not graph.outputs:
         raise UsageError("E-RUN-NODES", model, "holds weights only, without a graph", hint="Use an .onnx file")
     return graph
@@ -87,7 +87,7 @@ def _write(graph: Graph, model: str, output: str, values: dict[str, Any]) -> Non
     from ..write.shard import refuse_inputs
     from .convert import run_plan
 
-    made = plan_graph(graph, Path(output), shared_options.convert_options(values), [model])
+    made = plan_graph(graph, Path(output), option_values.convert_options(values), [model])
     refuse_inputs(made)
     run_plan(made, values)
 
@@ -208,7 +208,7 @@ def reduce(model: str, output: str, **values: Any) -> None:
     from ..run.feeds import feeds
     from ..run.reduce_graph import reduce as smallest
 
-    placed = shared_options.device(values)
+    placed = option_values.device(values)
     if values["fails"] is not None and placed["device"] != "cpu":
         raise UsageError(
             "E-OPTION", None, "--device is for the comparison with onnxruntime and cannot be combined with --fails"

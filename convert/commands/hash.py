@@ -9,7 +9,7 @@ import click
 
 from ...runtime.base.errors import Error, UsageError, printable
 from ...runtime.ir.graph import Graph, Note
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..cluster import cluster_option
 from ..console.output import current
 from ..open.detect_format import refuse_unwritten
@@ -110,7 +110,7 @@ def _weights(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[dict[str, 
     from ..compare.match_tensors import two_conventions
 
     def opened(path: str, **how: bool) -> Graph:
-        graph = shared_options.open_input(path, values, upgraded=False, parts=True, **how)
+        graph = option_values.open_input(path, values, upgraded=False, parts=True, **how)
         refuse_unwritten(graph)
         return graph
 
@@ -138,7 +138,7 @@ def _weights(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[dict[str, 
 def _hashed(tensors: dict[str, StoredTensor], values: dict[str, Any]) -> dict[str, str]:
     from ..inspect.content_hash import tensor_hash
 
-    progress = shared_options.progress(values)
+    progress = option_values.progress(values)
     progress.phase("hashing")
     progress.start(sum(tensor.nbytes for tensor in tensors.values()))
     try:
@@ -154,7 +154,7 @@ def _hashed_by_workers(
 
     models = [cluster_option.opening(path, values) for path in weights]
     cluster_option.check(values["cluster"], [model.path for model in models])
-    progress = shared_options.progress(values)
+    progress = option_values.progress(values)
     progress.phase("hashing")
     progress.start(sum(tensor.nbytes for tensors in weights.values() for tensor in tensors.values()))
     try:
@@ -175,7 +175,7 @@ def _files(paths: tuple[str, ...], values: dict[str, Any]) -> dict[str, str]:
     from ..inspect.content_hash import file_sha256
 
     sizes = [Source(path).size for path in paths]
-    progress = shared_options.progress(values)
+    progress = option_values.progress(values)
     progress.phase("hashing")
     if values["cluster"] is not None:
         cluster_option.check(values["cluster"], paths)

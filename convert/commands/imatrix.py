@@ -10,7 +10,7 @@ import click
 
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..cluster import cluster_option
 from ..cluster.parallel import pipeline_option
 from ..console.output import current
@@ -132,13 +132,13 @@ def _observed(model: str, data: tuple[str, ...], values: dict[str, Any]) -> tupl
     from ..quantize.observe_importance import observe
     from ..quantize.observe_speech import heard_pieces
 
-    placed = shared_options.device(values)
-    graph = shared_options.open_input(model, values, whole=True)
-    threads, progress = values["threads"], shared_options.progress(values)
+    placed = option_values.device(values)
+    graph = option_values.open_input(model, values, whole=True)
+    threads, progress = values["threads"], option_values.progress(values)
     found = bind_model(canonical_names(graph, text_only=True))
     cut: list[Piece]
     if found.task.name == SPEECH_RECOGNITION:
-        cut = [*heard_pieces(shared_options.load_for("transcribe", model, values), data, values["chunks"])]
+        cut = [*heard_pieces(option_values.load_for("transcribe", model, values), data, values["chunks"])]
     else:
         cut = [*pieces(read(graph), data, values["context"], values["chunks"], special=values["parse_special"])]
     stages = pipeline_option.stages(values)

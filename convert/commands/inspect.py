@@ -9,7 +9,7 @@ import click
 
 from ...runtime.base.errors import Error, UsageError, printable
 from ...runtime.base.units import counted, human_count
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..console.output import current, human_size, notes_json
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
     from ..open.prequantized import summary
     from ..translate.metadata_value import readable
 
-    graph = shared_options.open_input(path, values, upgraded=False, dequantized=False, parts=True)
+    graph = option_values.open_input(path, values, upgraded=False, dequantized=False, parts=True)
     stored = _stored(graph)
     graph.weights = collect_weights(graph)
     whole, count, parameters = graph.nbytes, len(graph), _parameters(graph, stored)
@@ -148,8 +148,8 @@ def _draw(graph: Graph, path: str, values: dict[str, Any]) -> None:
         hint = f"Name one of them, such as {graph.files[0]}"
         raise UsageError("E-OPTION", None, "--html draws one graph, and the model has several", hint=hint)
     if graph.outputs:
-        take_types(graph, shared_options.open_input(path, values))
-    progress = shared_options.progress(values)
+        take_types(graph, option_values.open_input(path, values))
+    progress = option_values.progress(values)
     progress.phase("reading")
     progress.start(work(graph))
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..cli import output_path, shared_options
+from ..cli import option_values, output_path, shared_options
 from .convert import run_plan
 
 GROUP = "Convert"
@@ -33,8 +33,8 @@ def COMMAND(inputs: tuple[str, ...], output: str, **values: Any) -> None:  # noq
     from ..write import shard
     from ..write.plan import plan_graph
 
-    graph = shard.merge(inputs, lambda path: shared_options.open_input(path, values, dequantized=False))
-    options = dataclasses.replace(shared_options.convert_options(values), to=values["to"] or graph.format)
+    graph = shard.merge(inputs, lambda path: option_values.open_input(path, values, dequantized=False))
+    options = dataclasses.replace(option_values.convert_options(values), to=values["to"] or graph.format)
     made = plan_graph(graph, Path(output), options, list(inputs))
     shard.refuse_inputs(made)
     run_plan(made, values)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.base.errors import UsageError, printable
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..console.output import current
 
 if TYPE_CHECKING:
@@ -170,18 +170,18 @@ def _change(graph: Graph, path: str, new: dict[str, Meta], values: dict[str, Any
         out.say("nothing to change")
         out.emit({**payload, "outputs": [], "dry_run": values["dry_run"]})
         return
-    plan = metadata_edit.plan_rewrite(graph, path, values["output"], changes, shared_options.convert_options(values))
+    plan = metadata_edit.plan_rewrite(graph, path, values["output"], changes, option_values.convert_options(values))
     if values["dry_run"]:
         out.say("nothing written")
     else:
-        report = metadata_edit.rewrite(plan, shared_options.progress(values))
+        report = metadata_edit.rewrite(plan, option_values.progress(values))
         out.say(f"✓ {printable(', '.join(report.outputs))}")
     out.emit({**payload, "outputs": plan_json(plan)["outputs"], "dry_run": values["dry_run"]})
 
 
 def _opened(path: str, values: dict[str, Any]) -> Graph:
     """The model as the file has it."""
-    return shared_options.open_input(path, values, upgraded=False, dequantized=False)
+    return option_values.open_input(path, values, upgraded=False, dequantized=False)
 
 
 def _chosen(known: dict[str, Meta], include: tuple[str, ...], exclude: tuple[str, ...]) -> dict[str, Meta]:

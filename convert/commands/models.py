@@ -9,7 +9,7 @@ import click
 
 from ...runtime.base.errors import FormatError, printable
 from ...runtime.base.units import counted
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..console.output import current
 from ..console.table import terminal_width
 
@@ -167,7 +167,7 @@ def _file(path: str, values: dict[str, Any]) -> bool:
     from ..open.graph_files import refuse_lone
     from ..translate.named_weights import identify_weights
 
-    graph = canonical_names(shared_options.open_input(path, values, parts=True))
+    graph = canonical_names(option_values.open_input(path, values, parts=True))
     weights: Mapping[str, StoredTensor] = graph.weights
     if graph.format == NODES:
         if not graph.parts:

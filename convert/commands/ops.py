@@ -8,7 +8,7 @@ import click
 
 from ...runtime.base.errors import UnsupportedError, UsageError, printable
 from ...runtime.base.units import counted
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..console.output import current
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def COMMAND(  # noqa: N802 (the registry's name)
         return
     from ..run import operator_coverage
 
-    graph = shared_options.open_input(model, values)
+    graph = option_values.open_input(model, values)
     if device == "cuda":
         _place(graph, model, dims)
         return

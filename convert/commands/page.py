@@ -10,7 +10,7 @@ import click
 
 from ...runtime.base.errors import printable
 from ...runtime.base.units import human_size
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..cli.output_folder import check_output, staged
 from ..console.output import current, notes_json
 from ..page import MANIFEST
@@ -61,7 +61,7 @@ def COMMAND(model: str, output: str, **values: Any) -> None:  # noqa: N802
             dtype=values["dtype"],
             title=values["title"],
             runtime=runtime,
-            progress=shared_options.progress(values),
+            progress=option_values.progress(values),
         )
     out.warn(made.notes)
     out.say(f" runs     {made.kind} with {' and '.join(made.packages)}")

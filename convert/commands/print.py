@@ -12,7 +12,7 @@ import click
 
 from ...runtime.base.errors import printable
 from ...runtime.base.units import counted
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..console.output import current
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _opened(path: str, tensor: str, values: dict[str, Any]) -> Graph:
     """The model with its weights as numbers, unless a tensor is meant that only makes such a weight."""
     from ..open.prequantized import unpack
 
-    graph = shared_options.open_input(path, values, dequantized=False, parts=True)
+    graph = option_values.open_input(path, values, dequantized=False, parts=True)
     stored = dict(graph.weights)
     if unpack(graph) and not {tensor, tensor.partition("[")[0]} & graph.weights.keys():
         graph.weights |= stored
@@ -89,7 +89,7 @@ def _opened(path: str, tensor: str, values: dict[str, Any]) -> Graph:
 def _statistics(selection: Selection, values: dict[str, Any]) -> Statistics:
     from ..inspect.statistics import statistics
 
-    progress = shared_options.progress(values)
+    progress = option_values.progress(values)
     progress.phase("reading")
     progress.start(2 * selection.count * selection.plain().dtype.as_numpy().itemsize)
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.base.errors import printable
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..console.output import current
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     from ..run.feeds import dims, feeds, hint_at_shapes
     from ..run.profile import profile
 
-    placed = shared_options.device(values)
-    graph = shared_options.open_network(model, values)
+    placed = option_values.device(values)
+    graph = option_values.open_network(model, values)
     session = Session(graph, threads=values["threads"], **placed)
     fed, generated = feeds(graph, values["inputs"], 0, dims(values["dims"]))
     with hint_at_shapes(graph, generated):

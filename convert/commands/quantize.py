@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..cli import output_path, shared_options
+from ..cli import option_values, output_path, shared_options
 from ..cli.number import Number
 from ..cluster import cluster_option
 from ..console.output import current, notes_json
@@ -156,8 +156,8 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
     from ..write.shard import refuse_inputs
 
     refuse_order(source, output, type_name, _types() if values["recipe"] is None and not _is_automatic(values) else ())
-    graph = shared_options.open_input(source, values, parts=True, whole=True)
-    format = target_format(output, shared_options.convert_options({**values, "tensor_type": ()}))
+    graph = option_values.open_input(source, values, parts=True, whole=True)
+    format = target_format(output, option_values.convert_options({**values, "tensor_type": ()}))
     if (graph.nodes or graph.parts) and format.graphs:
         refuse_graphs(graph, format, Path(output))
         from .quantize_network import quantize
@@ -174,7 +174,7 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
             "minute"
         )
     noted = len(graph.notes)
-    options = shared_options.convert_options({**values, "tensor_type": ()})
+    options = option_values.convert_options({**values, "tensor_type": ()})
     with cluster_option.converting(values) as cluster:
         made = plan(graph, output, request, options, [source])
         refuse_inputs(made.plan)
@@ -201,10 +201,10 @@ def run_plan(made: Quantized, values: dict[str, Any], noted: int, workers: Clust
         return
     if _is_automatic(values):
         _show_table(made, made.sampled())
-    shared_options.refuse_report(values)
+    option_values.refuse_report(values)
     current().resumes()
     cluster_option.start(workers)
-    report = execute(made.plan, shared_options.progress(values), workers)
+    report = execute(made.plan, option_values.progress(values), workers)
     report.notes += made.block_notes()
     show_report(report, made.plan, ("verify", made.plan.inputs[0], made.plan.target))
     measured = {audit.tensor: found for audit in made.quantize.blocks if (found := audit.errors) is not None}
@@ -212,7 +212,7 @@ def run_plan(made: Quantized, values: dict[str, Any], noted: int, workers: Clust
     if wanted:
         made.settle()
     payload = {**report_json(report, made.plan), **_types_json(made, measured)} if wanted else {}
-    shared_options.write_report(values["report"], payload)
+    option_values.write_report(values["report"], payload)
     current().emit(payload)
 
 

@@ -15,7 +15,7 @@ from ...runtime.base.units import counted
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.pattern.replace_nodes import graphs
 from ...runtime.passes.precision.half import F16_MAX
-from ..cli import shared_options
+from ..cli import option_values
 from ..cluster import cluster_option
 from ..console.output import current, human_size, notes_json
 from ..quantize.calibration import calibrate, image_options
@@ -43,7 +43,7 @@ def quantize(graph: Graph, source: str, output: str, type_name: str | None, valu
     from ..write.shard import refuse_inputs
 
     request = network_options.request(type_name, values)
-    options = shared_options.read_options(values)
+    options = option_values.read_options(values)
     whole = open_model(
         source,
         options,
@@ -68,7 +68,7 @@ def quantize(graph: Graph, source: str, output: str, type_name: str | None, valu
         found, step = _quantized(whole, graph, source, request, values)
         payload |= found
         steps = [step]
-    chosen = shared_options.convert_options({**values, "tensor_type": ()})
+    chosen = option_values.convert_options({**values, "tensor_type": ()})
     made = plan_graph(graph, Path(output), chosen, [source])
     made.fingerprint = with_settings(made.fingerprint, *quantize_network.settings(steps))
     refuse_inputs(made)
@@ -204,11 +204,11 @@ def _run_plan(made: Any, payload: dict[str, Any], values: dict[str, Any], worker
         current().say(" nothing written")
         current().emit({**plan_json(made), **payload, "warnings": notes_json(made.graph.notes)})
         return
-    shared_options.refuse_report(values)
+    option_values.refuse_report(values)
     current().resumes()
     cluster_option.start(workers)
-    report = execute(made, shared_options.progress(values), workers)
+    report = execute(made, option_values.progress(values), workers)
     show_report(report, made, ("bench", made.target) if len(made.files) == 1 else None)
     full = {**report_json(report, made), **payload} if current().json or values["report"] else {}
-    shared_options.write_report(values["report"], full)
+    option_values.write_report(values["report"], full)
     current().emit(full)

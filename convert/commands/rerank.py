@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..console.output import current, notes_json
 from ..console.status_line import busy
 
@@ -51,14 +51,14 @@ def COMMAND(model: str, documents: tuple[str, ...], **values: Any) -> None:  # n
 
     given = texts_of(documents, values["file"], "DOCUMENT")
     instruction = values["instruction"]
-    found = shared_options.load_for("rerank", model, values, None if instruction is None else TEXT_RANKING)
+    found = option_values.load_for("rerank", model, values, None if instruction is None else TEXT_RANKING)
     with cut_texts() as notes:
         ranked = found.rerank(
             values["query"],
             given,
             top=values["top"],
             batch=values["batch"],
-            progress=Counter(shared_options.progress(values), "ranking"),
+            progress=Counter(option_values.progress(values), "ranking"),
             instruction=instruction,
         )
     busy().stop()

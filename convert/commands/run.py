@@ -8,7 +8,7 @@ import click
 
 from ...runtime.base.compile_progress import Stopwatch
 from ...runtime.base.errors import printable
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..console.output import current
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     if values["output"] is not None:
         refuse_stream(values["output"], "outputs")
         refuse_existing(values["output"], force=values["force"])
-    placed = shared_options.device(values)
-    graph = shared_options.open_network(model, values)
+    placed = option_values.device(values)
+    graph = option_values.open_network(model, values)
     session = Session(graph, threads=values["threads"], **placed)
     fed, generated = feeds(graph, values["inputs"], values["seed"], dims(values["dims"]))
     out = current()

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ...runtime.base.errors import UsageError
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..console.output import current
 
 GROUP = "Inspect and check"
@@ -51,7 +51,7 @@ def COMMAND(paths: tuple[str, ...], strict: bool, names: bool, **values: Any) ->
         allow_globals=values["allow_global"],
         revision=values["revision"],
         offline=values["offline"],
-        progress=shared_options.progress(values),
+        progress=option_values.progress(values),
     )
     code = found.exit_code or int(strict and any(finding.severity == "warning" for finding in found.findings))
     out.lines(found.table())

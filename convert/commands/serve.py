@@ -14,7 +14,7 @@ import click
 from ...runtime.base import limits
 from ...runtime.base.compile_progress import Stopwatch
 from ...runtime.base.errors import UsageError
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..cli.number import Number
 from ..console.output import current
 from ..console.status_line import busy
@@ -212,18 +212,18 @@ def _speculation(values: dict[str, Any]) -> Speculation | None:
     path = values["draft"]
     if path is not None:
         busy().enter("loading the draft")
-    return speculation_of(None if path is None else shared_options.load_draft(path, values), values["speculate"])
+    return speculation_of(None if path is None else option_values.load_draft(path, values), values["speculate"])
 
 
 def _loaded(path: str, name: str, values: dict[str, Any]) -> Any:
     busy().enter(f"loading {name}")
-    model = shared_options.load_model(path, values)
+    model = option_values.load_model(path, values)
     if not hasattr(model, "verbs"):
         raise UsageError("E-SERVE-MODEL", path, "the model has nothing to serve", expected="a model with a known task")
     if "generate" in model.verbs:
-        shared_options.store_cache_as(model, path, values)
+        option_values.store_cache_as(model, path, values)
         if values["chat_template"] is not None:
-            model.tokenizer.templates["default"] = shared_options.template(values["chat_template"])
+            model.tokenizer.templates["default"] = option_values.template(values["chat_template"])
     return model
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..cli.number import Number
 from ..console.output import current
 from ..console.status_line import busy
@@ -68,8 +68,8 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     text = sys.stdin.read() if values["prompt"] == STREAM else values["prompt"]
     options = {name: values[name] for name in DRAWN if values[name] is not None}
     options |= {name: values[option] for name, option in VOICE.items() if values[option] is not None}
-    found = shared_options.load_for("speak", model, values)
-    counter = Counter(shared_options.progress(values), "speaking", "frames")
+    found = option_values.load_for("speak", model, values)
+    counter = Counter(option_values.progress(values), "speaking", "frames")
     samples, rate = found.speak(text, seed=values["seed"], on_progress=counter, **options)
     busy().stop()
     write_sound(output, samples.T, rate, force=force)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..cli import output_path, shared_options
+from ..cli import option_values, output_path, shared_options
 from .convert import run_plan
 
 GROUP = "Convert"
@@ -37,6 +37,6 @@ def COMMAND(path: str, output: str, **values: Any) -> None:  # noqa: N802
     """
     from ..write import shard
 
-    graph = shared_options.open_input(path, values, dequantized=False)
-    options = dataclasses.replace(shared_options.convert_options(values), to=values["to"] or graph.format)
+    graph = option_values.open_input(path, values, dequantized=False)
+    options = dataclasses.replace(option_values.convert_options(values), to=values["to"] or graph.format)
     run_plan(shard.split(graph, path, output, options), values)

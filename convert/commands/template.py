@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.base.errors import FormatError, UsageError
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..console.output import current
 
 if TYPE_CHECKING:
@@ -87,12 +87,12 @@ def render(
     tokenizer: Tokenizer | None = None
     if path.lower().endswith(JINJA):
         text = rendered_with(
-            shared_options.template(path), None, chat, tools=functions, answer=answer, path=path, **given
+            option_values.template(path), None, chat, tools=functions, answer=answer, path=path, **given
         )
     else:
         tokenizer = _tokenizer(path, values)
         if own is not None:
-            tokenizer.templates[name] = shared_options.template(own)
+            tokenizer.templates[name] = option_values.template(own)
         text = prompt(tokenizer, chat, name=name, tools=functions, answer=answer, path=path, **given)
     unknown = [] if tokenizer is None else tokenizer.unknown_markers(text)
     out = current()
@@ -105,7 +105,7 @@ def render(
 def _tokenizer(path: str, values: dict[str, Any]) -> Tokenizer:
     from ..translate.open_tokenizer import open_tokenizer
 
-    reading = {"options": shared_options.read_options(values), "format": values["source_format"]}
+    reading = {"options": option_values.read_options(values), "format": values["source_format"]}
     return open_tokenizer(path, **reading, revision=values["revision"], offline=values["offline"])[1]
 
 

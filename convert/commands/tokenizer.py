@@ -11,7 +11,7 @@ import click
 
 from ...runtime.base.errors import UnsupportedError, printable
 from ...runtime.base.units import counted
-from ..cli import output_path, shared_options
+from ..cli import option_values, output_path, shared_options
 from ..console.output import current
 from ..console.stdio import STREAM
 
@@ -60,7 +60,7 @@ def _opened(path: str, values: dict[str, Any]) -> tuple[Graph, Tokenizer]:
 
     graph, tokenizer = open_tokenizer(
         path,
-        options=shared_options.read_options(values),
+        options=option_values.read_options(values),
         format=values["source_format"],
         revision=values["revision"],
         offline=values["offline"],

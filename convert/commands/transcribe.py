@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.base.errors import Error, UsageError
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..cli.number import Number
 from ..cluster import cluster_option
 from ..console.output import current
@@ -151,7 +151,7 @@ def _shared(
     if values["vad"] is not None:
         options |= {"vad": cluster_option.loading("predict", values["vad"], values)}
     out = current()
-    counter = Counter(shared_options.progress(values), "transcribing", "files") if paths else None
+    counter = Counter(option_values.progress(values), "transcribing", "files") if paths else None
 
     def row(source: str, made: Any) -> dict[str, Any]:
         if len(given) > 1 and not paths:
@@ -180,7 +180,7 @@ def _speech_finder(path: str, values: dict[str, Any]) -> Any:
     """The model that finds speech."""
     from ...models.schema.audio_hyperparameters import VOICE_ACTIVITY
 
-    found = shared_options.load_for("predict", path, values)
+    found = option_values.load_for("predict", path, values)
     if found.task != VOICE_ACTIVITY:
         raise UsageError(
             "E-SPEECH-VAD", path, "the model does not find speech", expected=VOICE_ACTIVITY, found=found.task
@@ -211,7 +211,7 @@ def _transcribed(
 
     out = current()
     shown = printing and sys.stdout is not None and sys.stdout.isatty()
-    counter = None if shown else Counter(shared_options.progress(values), "transcribing", "seconds")
+    counter = None if shown else Counter(option_values.progress(values), "transcribing", "seconds")
 
     def told(done: float, total: float | None) -> None:
         if counter is not None and total is not None:

@@ -8,7 +8,7 @@ import click
 
 from ...runtime.base.errors import UsageError, printable
 from ...runtime.base.units import counted
-from ..cli import shared_options
+from ..cli import option_values, shared_options
 from ..cluster import cluster_option
 from ..console.output import current
 
@@ -95,11 +95,11 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
     from ..compare.certificate import verify
     from ..compare.network_pairs import network_pairs
 
-    placed = shared_options.device(values)
+    placed = option_values.device(values)
     asked = bool(values["prompts"] or values["prompt_file"])
     how = {"running": True} if values["level"] == "none" else {"parts": True}
-    before = shared_options.open_input(source, values, **how)
-    after = shared_options.open_input(made, values | {"source_format": values["from_dst"]}, **how)
+    before = option_values.open_input(source, values, **how)
+    after = option_values.open_input(made, values | {"source_format": values["from_dst"]}, **how)
     if values["level"] == "none" and not asked:
         raise UsageError("E-OPTION", None, "--level none compares outputs only", hint="Add --prompt or --prompt-file")
     pairs = network_pairs(before, after)
@@ -113,9 +113,9 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
             before,
             after,
             level=values["level"],
-            select=shared_options.selection(values),
+            select=option_values.selection(values),
             threads=values["threads"],
-            progress=shared_options.progress(values),
+            progress=option_values.progress(values),
             crew=_crew(source, made, values),
         )
         show(found, all_rows=values["all_rows"])
@@ -138,7 +138,7 @@ def _crew(source: str, made: str, values: dict[str, Any]) -> Any:
 
     cluster_option.check(values["cluster"], [source, made])
     before, after = _openings([source, made], values)
-    return checks_on(values["cluster"], Comparison(before, after, values["level"], shared_options.selection(values)))
+    return checks_on(values["cluster"], Comparison(before, after, values["level"], option_values.selection(values)))
 
 
 def _openings(paths: Sequence[str], values: dict[str, Any]) -> list[Opening]:

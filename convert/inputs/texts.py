@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...models.pipelines.task_model import TaskModel
-from ..cli import shared_options
+from ..cli import option_values
 from ..console.output import current, notes_json
 from ..console.status_line import busy
 from ..run.counter import Counter
@@ -19,7 +19,7 @@ def predict_texts(
 ) -> int:
     """Show what the model finds in texts; arguments as of `input_kind.Predict`."""
     with cut_texts() as notes:
-        progress = Counter(shared_options.progress(dict(values)), "predicting")
+        progress = Counter(option_values.progress(dict(values)), "predicting")
         results = model.predict(list(given), progress=progress, **options)
     busy().stop()
     out = current()

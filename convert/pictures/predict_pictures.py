@@ -10,7 +10,7 @@ import numpy as np
 from ...models.pipelines.task_model import TaskModel
 from ...models.postprocess.run_lengths import run_lengths
 from ...runtime.base.units import counted
-from ..cli import shared_options
+from ..cli import option_values
 from ..console.output import current, notes_json
 from ..console.status_line import busy
 from ..run.counter import Counter
@@ -43,7 +43,7 @@ def predict_pictures(
         options["classes"] = [name.strip() for name in options["classes"].split(",")]
     if values["preprocessor"] is not None:
         options["preparation"] = read_preparation(values["preprocessor"])
-    progress = Counter(shared_options.progress(dict(values)), "predicting", "pictures")
+    progress = Counter(option_values.progress(dict(values)), "predicting", "pictures")
     with assumed_preparations() as notes:
         readable = over_rows(model, "predict", pictures, options.get("batch", 1), options, progress=progress)
     busy().stop()

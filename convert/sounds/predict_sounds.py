@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...models.pipelines.task_model import TaskModel
-from ..cli import shared_options
+from ..cli import option_values
 from ..console.output import current
 from ..console.status_line import busy
 from ..run.counter import Counter
@@ -23,7 +23,7 @@ def predict_sounds(
     """Show what the model finds in sounds; arguments as of `input_kind.Predict`. The exit code is not 0 if sounds are
     damaged."""
     out, sounds = current(), sounds_of(given)
-    progress = Counter(shared_options.progress(dict(values)), "predicting", "sounds")
+    progress = Counter(option_values.progress(dict(values)), "predicting", "sounds")
     readable = over_rows(model, "predict", sounds, 1, options, sound_at, progress)
     busy().stop()
     results: Sequence[Sequence[Mapping[str, Any]]] = readable.results

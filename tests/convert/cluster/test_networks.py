@@ -9,7 +9,7 @@ import candle_convert as cc
 import numpy as np
 import onnx
 import pytest
-from candle_convert.convert.cli import shared_options
+from candle_convert.convert.cli import option_values
 from candle_convert.convert.cli.main import run
 from candle_convert.convert.console import progress
 from candle_convert.tests.builders import networks, tiny_llama
@@ -81,7 +81,7 @@ def test_progress_of_calibrate(folder, address, tmp_path, monkeypatch):
         def advance(self, count):
             seen.append(count)
 
-    monkeypatch.setattr(shared_options, "progress", lambda values: Recorded())
+    monkeypatch.setattr(option_values, "progress", lambda values: Recorded())
     for where in ([], ["--cluster", address]):
         seen.clear()
         words = ["calibrate", str(folder / "model.onnx"), "-d", str(folder / "samples")]
