@@ -7,7 +7,6 @@ from ..operations.composed import tensordot as tensordot
 from ..operations.linalg import det as det
 from ..operations.linalg import matmul as matmul
 from .decompositions import QR as QR
-from .decompositions import LinAlgError as LinAlgError
 from .decompositions import cholesky as cholesky
 from .decompositions import eig as eig
 from .decompositions import eigh as eigh
@@ -23,6 +22,7 @@ from .decompositions import solve as solve
 from .decompositions import solve_triangular as solve_triangular
 from .decompositions import svd as svd
 from .decompositions import svdvals as svdvals
+from .matrix_functions import LinAlgError as LinAlgError
 from .products import cond as cond
 from .products import cross as cross
 from .products import matrix_exp as matrix_exp

@@ -15,7 +15,8 @@ from ..core.registry import FUNCTIONS, function, method, operation
 from ..core.tensor import Tensor
 from ..operations.creation import eye, made
 from ..operations.operands import dim_of
-from .decompositions import CODE, LinAlgError, cholesky, inv, matrices, solve, solve_triangular
+from .decompositions import cholesky, inv, matrices, solve, solve_triangular
+from .matrix_functions import CODE, LinAlgError
 
 # ruff: noqa: N803 (torch's names)
 
