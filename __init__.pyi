@@ -1190,7 +1190,7 @@ bfloat16: DType
 def bincount(
     input: TensorLike, weights: TensorLike | None = None, minlength: builtins.int = 0, *, out: Any = None
 ) -> Tensor:
-    """How often each integer from 0 on occurs, or the sum of its weights; computed at once."""
+    """Number of times that each integer from 0 on occurs, or the sum of its weights; computed at once."""
 
 def bitwise_and(input: TensorLike, other: TensorLike, *, alpha: builtins.float = 1, out: Any = None) -> Tensor:
     """And of bits."""
@@ -1451,7 +1451,7 @@ def cosh_(input: TensorLike, *, out: Any = None) -> Tensor:
 
 @overload
 def count_nonzero(input: TensorLike, dim: Dims = None, *, out: Any = None) -> Tensor:
-    """How many elements are not 0."""
+    """Number of elements that are not 0."""
 
 @overload
 def count_nonzero(input: TensorLike, *, axis: Dims, out: Any = None) -> Tensor: ...
@@ -1913,7 +1913,7 @@ def get_device(self: Any) -> builtins.int:
     """-1, which stands for the CPU."""
 
 def get_num_threads() -> builtins.int:
-    """How many threads compute."""
+    """Number of threads that compute."""
 
 def get_rng_state(*, out: Any = None) -> Tensor:
     """The state of the default generator, as a u8 tensor for `set_rng_state`; it can be saved with others."""
@@ -2022,7 +2022,7 @@ def heaviside_(input: TensorLike, values: TensorLike, *, out: Any = None) -> Ten
 def histc(
     input: TensorLike, bins: builtins.int = 100, min: builtins.float = 0, max: builtins.float = 0, *, out: Any = None
 ) -> Tensor:
-    """How many elements lie in each of equal intervals between two numbers, or the extremes; computed at once."""
+    """Number of elements in each of equal intervals between two numbers, or the extremes; computed at once."""
 
 def histogram(
     input: TensorLike,
@@ -2032,7 +2032,7 @@ def histogram(
     weight: TensorLike | None = None,
     density: builtins.bool = False,
 ) -> Histogram:
-    """How many elements lie in each bin, as `histogramdd` of one dim."""
+    """Number of elements in each bin, as `histogramdd` of one dim."""
 
 def histogramdd(
     input: TensorLike,
@@ -2042,7 +2042,7 @@ def histogramdd(
     weight: TensorLike | None = None,
     density: builtins.bool = False,
 ) -> Histograms:
-    """How many points, rows of the last dim, lie in each bin of a grid.
+    """Number of points, rows of the last dim, in each bin of a grid.
 
     Args:
         bins: how many of each dim, one number for all, or the bounds as tensors.
@@ -3407,7 +3407,7 @@ def searchsorted(
     sorter: TensorLike | None = None,
     out: Any = None,
 ) -> Tensor:
-    """Where values would be inserted into a sorted row, or each row into one of rows; computed at once.
+    """Indices at which values would be inserted into a sorted row, or each row into one of rows; computed at once.
 
     Args:
         out_int32: i32 in place of i64.

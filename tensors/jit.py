@@ -312,7 +312,7 @@ class Trace:
 
     @property
     def steps(self) -> int:
-        """How many steps its plan has."""
+        """Number of steps of its plan."""
         return len(self._plan.steps)
 
     @property

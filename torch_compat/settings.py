@@ -48,7 +48,7 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_num_interop_threads() -> int:
-    """How many threads compute."""
+    """Number of threads that compute."""
     return get_num_threads()
 
 

@@ -31,7 +31,7 @@ AHEAD = 3
 EARLY = 4
 """Of those pieces, how many times as many may have ended before the next one in order."""
 TRIES = 3
-"""How often a piece may run out of memory, and how many workers may end while they do it."""
+"""Maximum number of times that a piece may run out of memory, and of workers that may end while they compute it."""
 CONNECT_SECONDS = 30
 WITHOUT_WORKERS_SECONDS = 60
 """Seconds that a run waits for a worker where none is left."""

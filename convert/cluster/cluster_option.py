@@ -77,14 +77,14 @@ def load_for(verb: str, path: str, values: dict[str, Any], task: str | None = No
 
 
 def loading(verb: str, path: str, values: dict[str, Any], task: str | None = None) -> Loading:
-    """How workers load the model of a command."""
+    """Description from which workers load the model of a command."""
     from .opening import Loading
 
     return Loading(opening(path, values), verb, task, option_values.device(values))
 
 
 def opening(path: str, values: dict[str, Any]) -> Opening:
-    """How workers open a model of a command."""
+    """Description from which workers open a model of a command."""
     from .opening import opening
 
     return opening(path, option_values.read_options(values), values)

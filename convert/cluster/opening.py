@@ -37,7 +37,7 @@ class Opening:
 
 
 def opening(path: str, read: ReadOptions, values: Mapping[str, Any]) -> Opening:
-    """How workers open what a command opens by its values of options."""
+    """Description from which workers open what a command opens by its values of options."""
     return Opening(absolute(path), read, values["source_format"], values["revision"], values["offline"])
 
 

@@ -75,7 +75,7 @@ class PromptOutputs(Work):
         return (threads, canonical_names(before), canonical_names(after)) if self.running else (threads, before, after)
 
     def run(self, prepared: tuple[int, Graph, Graph], piece: Sequence[str]) -> list[OutputDistance]:
-        """How far the outputs are apart."""
+        """Distances of the outputs."""
         threads, before, after = prepared
         return prompt_distances(before, after, piece, threads)
 

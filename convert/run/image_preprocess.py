@@ -20,7 +20,7 @@ SUFFIXES = frozenset({".bmp", ".jpg", ".jpeg", ".jp2", ".png", ".ppm", ".pgm", "
 
 @dataclass(frozen=True)
 class Look:
-    """How pictures are prepared.
+    """Preparation of pictures.
 
     Attributes:
         size: height and width that the network takes; None for those of its input.

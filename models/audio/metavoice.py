@@ -37,7 +37,7 @@ EPS = 1e-5
 VOCABULARIES = Listed(COUNT, 1, 64)
 SWIGLU_MULTIPLE = 256
 ARGUMENTS = "model_args."
-"""How the hyper-parameters in the metadata of the authors' checkpoints begin."""
+"""Prefix of the hyper-parameters in the metadata of the authors' checkpoints."""
 HEAD = {FIRST: 128, SECOND: 64}
 """Elements of a head of the published stages."""
 

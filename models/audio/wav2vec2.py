@@ -92,7 +92,7 @@ LAYER = {
 }
 """Names of a layer's modules by ours."""
 POSITION_NORM = (".pos_conv_embed.batch_norm.weight", "positions.norm.weight")
-"""How names of a norm end that stands in place of weight normalization, in transformers and by ours."""
+"""Suffixes of a norm that replaces weight normalization, in transformers and of our own."""
 
 
 def parts(names: str, weights: Collection[str]) -> tuple[Module, ...]:

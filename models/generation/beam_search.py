@@ -27,7 +27,7 @@ MAX_BEAMS = 1024
 
 @dataclass(frozen=True)
 class Beams:
-    """How hypotheses are compared and when a search ends.
+    """Settings of beam search: comparison of hypotheses, and end of the search.
 
     Attributes:
         count: hypotheses that are continued.

@@ -24,7 +24,7 @@ FIRST = 1024
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are chosen. The defaults are llama.cpp's.
+    """Settings of sampling. The defaults are llama.cpp's.
 
     Attributes:
         temperature: divides the logits; 0 chooses the most probable token.

@@ -14,7 +14,7 @@ from .rope import Rotary
 
 @dataclass(frozen=True)
 class Scores:
-    """How attention scores are computed before the softmax.
+    """Settings of attention scores before the softmax.
 
     Attributes:
         mask: which keys are visible (bool) or what is added to the scores (f32), broadcast to [batch, heads, length,

@@ -17,7 +17,7 @@ from ..schema.network_hyperparameters import Stated
 
 PROJECTION = ("projection_dim", (), 512, COUNT)
 TEXT_NAMES = ("transformer.", "token_embedding.", "positional_embedding", "ln_final.", "text_projection")
-"""How names of the weights of the text tower begin in files of OpenCLIP."""
+"""Prefixes of the text tower's weights in files of OpenCLIP."""
 IMAGE = Part(
     "clip_vision",
     "vision_config",

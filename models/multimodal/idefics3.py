@@ -61,7 +61,7 @@ def encoded(run: Run, config: Config, arrays: Arrays) -> dict[str, np.ndarray]:
 
 
 def counts(config: Config) -> dict[str, int]:
-    """How the processor counts the tokens of a tile."""
+    """Settings with which the processor counts the tokens of a tile."""
     rows, columns = config.values["vision.grid"]
     return {"image_seq_len": rows * columns // config.fold**2}
 

@@ -48,7 +48,8 @@ def class_tokens(config: Config) -> int:
 
 
 def counts(config: Config) -> dict[str, Any]:
-    """How the processor counts tokens. Transformers.js does not take one away for the strategy ``default``."""
+    """Settings with which the processor counts tokens. Transformers.js does not take one away for the strategy
+    ``default``."""
     if config.values.get("vision.model_type") == PIXTRAL:
         return pixtral_counts(config)
     strategy = {"vision_feature_select_strategy": "full", "num_additional_image_tokens": class_tokens(config)}

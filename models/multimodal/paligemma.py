@@ -16,7 +16,7 @@ from ..schema.network_hyperparameters import Stated
 
 
 def tokens(config: Config) -> dict[str, int]:
-    """How the processor counts the tokens of a picture."""
+    """Settings with which the processor counts the tokens of a picture."""
     rows, columns = config.values["vision.grid"]
     return {"image_seq_length": rows * columns}
 

@@ -17,7 +17,7 @@ MIN_STEP = 4
 
 
 def concurrent_batches(lengths: Sequence[int], threads: int) -> int:
-    """How many batches of texts are worth running at a time on so many threads: all, or one on all threads."""
+    """Number of batches of texts to run at a time on so many threads: all, or one on all threads."""
     return threads if len(lengths) >= threads and sum(lengths) >= threads * MIN_TOKENS else 1
 
 

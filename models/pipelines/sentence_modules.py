@@ -82,7 +82,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class SentenceModules:
-    """How a text becomes a vector.
+    """Modules that make a vector of a text.
 
     Attributes:
         pooling: modes of `pooling.pooled`.

@@ -19,7 +19,7 @@ SIDE, STRIDE = 12, 2
 FACTOR = 0.709
 """From one scale of a picture to the next."""
 AMONG_SCALE, AMONG_ALL = 0.5, 0.7
-"""How much windows of one scale, and of all, may overlap a better one."""
+"""Maximum overlap (IoU) with a better window, for windows of one scale and of all."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from .small_regions import without_small_regions
 THRESHOLD = 0.0
 """Logits of masks are above it inside."""
 OFFSET = 1.0
-"""How far the threshold moves when stability is measured."""
+"""Shift of the threshold when stability is measured."""
 MASKS_AT_ONCE = 8
 """Masks that are scaled to the picture at once."""
 EDGE = 20

@@ -16,7 +16,7 @@ from .connected_regions import regions
 SMALLEST = 10
 """Positions of the map that a region has at least."""
 SQUARE = 0.1
-"""How much the edges of a box may differ that is made upright."""
+"""Maximum difference of the edges of a box that is made upright."""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class Padding:
 
 @dataclass(frozen=True)
 class Preparation:
-    """How pictures are prepared.
+    """Preparation of pictures.
 
     Attributes:
         resize: the size that a picture gets; None leaves it.

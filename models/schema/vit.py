@@ -97,7 +97,7 @@ def settle_vit(config: Config, weights: dict[str, StoredTensor], others: int = 0
 
 
 def prefixes(weights: Mapping[str, StoredTensor]) -> int:
-    """How many tokens stand before the patches."""
+    """Number of tokens before the patches."""
     return sum(weights[name].shape[1] for name in ("cls_token", "dist_token", "reg_token") if name in weights)
 
 

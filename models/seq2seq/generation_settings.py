@@ -1,4 +1,4 @@
-"""How an encoder-decoder generates, as generation_config.json and config.json next to its weights say."""
+"""Generation settings of encoder-decoders, from generation_config.json and config.json next to the weights."""
 
 from __future__ import annotations
 

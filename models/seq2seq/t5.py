@@ -50,13 +50,13 @@ from .tasks import TEXT_TO_TEXT, encoder_decoder_task, encoder_task
 from .text_heads import ShiftedDecoder, head_tasks, label_rows
 
 CLASSES = {"t5": "T5", "mt5": "MT5", "umt5": "UMT5"}
-"""How the names of transformers' classes begin, by model type."""
+"""Model type -> prefix of the names of transformers' classes."""
 MT5 = "mt5"
 """The model type whose decoder's hidden states are never scaled."""
 UMT5 = "umt5"
 """The model type whose layers have position biases of their own."""
 ENCODER_CLASSES = ("EncoderModel", "ForTokenClassification")
-"""How transformers' classes without a decoder end."""
+"""Suffixes of transformers' classes without a decoder."""
 RELU, GATED_GELU, GATED = "relu", "gated-gelu", "gated-"
 """Feed-forward networks, by their names in config.json; GGUF files have the first two."""
 

@@ -91,7 +91,7 @@ def fairseq_sinusoids(config: Config) -> np.ndarray:
 
 
 class Family:
-    """How the layers of one model are put together.
+    """Structure of the layers of one family.
 
     Args:
         pre_norm: whether norms stand before attention and feed-forward networks, instead of after the sum.

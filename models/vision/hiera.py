@@ -35,12 +35,12 @@ from ..schema.network_hyperparameters import (
 )
 
 POOLED, UNIT, STRIDE = 3, 8, 2
-"""How many stages pool their queries, tokens on a side of a unit, and how much pooling divides it by."""
+"""Number of stages that pool their queries, tokens on a side of a unit, and the divisor of pooling."""
 PATCH = 4
 """Pixels from each token to the next."""
 WINDOW = "pos_embed_win"
 WINDOWED = 2
-"""How many of the first stages attend within units."""
+"""Number of first stages that attend within units."""
 MODULES = (
     Module("pos_embed"),
     Module("pos_embed_win"),

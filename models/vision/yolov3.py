@@ -43,7 +43,7 @@ PLAIN = {"dilation": "1", "stride_x": "", "stride_y": "", "weights_type": "none"
 """Options that change what a layer computes, with the values that do not."""
 MAX_LAYERS = 1024
 MAX_ENLARGED = 8
-"""How much larger than the picture the image of a layer may be."""
+"""Maximum ratio of a layer's image to the picture."""
 CFG, NAMES = ".cfg", ".names"
 """Ends of the names of darknet's files of layers and of labels."""
 MODULES = (

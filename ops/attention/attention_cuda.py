@@ -99,7 +99,7 @@ FOLDS = (Fold("top", _element, larger, _top), Fold("total", _power, add))
 
 @dataclass(frozen=True)
 class Scoring:
-    """How scores are computed.
+    """Scale, softcap and precision of attention scores.
 
     Attributes:
         scale: of the products of queries and keys.

@@ -75,7 +75,7 @@ def heads_of(buffer: Buffer, count: int | None) -> Heads | None:
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """How attention scores are scaled, masked and limited.
+    """Scale, mask and limits of attention scores.
 
     Attributes:
         mask: bool or f32, broadcast to [batch, heads, queries, keys] except the last axis.

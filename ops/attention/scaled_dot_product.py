@@ -56,7 +56,7 @@ class KeyVisibility:
 
 @dataclass(frozen=True)
 class Scoring:
-    """How scores are made of queries and keys.
+    """Scale, softcap, sink and precision of attention scores.
 
     Attributes:
         scale: factor of the products.

@@ -23,7 +23,7 @@ def known_value(planner: Planner, value: Value | None) -> np.ndarray | None:
 
 
 def iterations(planner: Planner, node: Node, body: Graph) -> int | None:
-    """How often a Loop runs, None where that depends on more than counters.
+    """Number of iterations of a Loop, None if it depends on more than counters.
 
     Args:
         node: as it is in the plan; body: as it is in the model.

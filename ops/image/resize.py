@@ -99,7 +99,7 @@ def axes_to_resample(
     axes: Sequence[int] | None,
     policy: str,
 ) -> dict[int, Axis]:
-    """How each axis of a tensor of that shape is resampled."""
+    """Axis -> its resampling, for a tensor of that shape."""
     dims = resized_axes(axes, len(before))
     scales, sizes, roi = (None if item is None or not item.size else item for item in (scales, sizes, roi))
     if (scales is None) == (sizes is None):

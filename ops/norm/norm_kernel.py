@@ -211,7 +211,7 @@ def normalize(step: Step, x: Buffer, norm: Normalization) -> Planned:
 
 
 ELEMENT_OF: dict[Any, Element] = {np.float32: ELEMENTS["float32"], np.float64: ELEMENTS["float64"]}
-"""How numbers that are computed with are stored."""
+"""Compute type -> its storage."""
 
 
 def over_last_axes(step: Step, *, centred: bool, statistics: Sequence[int | None] = (None, None)) -> Planned:

@@ -146,7 +146,7 @@ class _Kernel:
     """
 
     fold_text: str
-    """How the inner loop reads a fold."""
+    """Template with which the inner loop reads a fold."""
     column: dict[int, int]
     """Operand -> its column in the table of offsets at an index of the kept axes."""
 

@@ -13,7 +13,7 @@ from ..rules.axes import axis_in, axis_of, input_error
 from ..rules.precision import is_narrow
 
 PARTITION = 8
-"""How many times longer than k a row has to be before it is partitioned rather than sorted."""
+"""Rows of this many times k elements are partitioned rather than sorted."""
 
 
 def infer_top_k(node: Inference) -> None:

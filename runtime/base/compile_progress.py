@@ -19,7 +19,7 @@ MIN_NOTICE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class CompileProgress:
-    """How far kernels are compiled.
+    """Progress of kernel compilation.
 
     Attributes:
         compiled: kernels that are compiled; it is `total` in the last call.

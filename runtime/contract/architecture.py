@@ -169,7 +169,7 @@ def value_at(source: Mapping[str, Any], path: str) -> Any:
 
 
 class Layout(Protocol):
-    """How one or several tensors of a file store one weight.
+    """Layout of one weight in one or several tensors of a file.
 
     Attributes:
         computed: whether values are recomputed and may be rounded; other layouts only move them.
@@ -303,7 +303,7 @@ class ModuleNames(Protocol):
         ...
 
     def stored(self, convention: str, indices: Mapping[str, int], rest: str) -> tuple[Stored, ...]:
-        """How files of a convention store the weight with these indices."""
+        """Tensors in files of a convention that store the weight with these indices."""
         ...
 
 
@@ -323,7 +323,7 @@ class GraphBuilder(Protocol):
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How and where the graphs of a model run.
+    """Options of running the graphs of a model.
 
     Attributes:
         threads: threads of one run, all cores if None.
@@ -387,7 +387,7 @@ class Task:
 
 
 COMPONENT = "component"
-"""How names of the graphs of a `Component` begin."""
+"""Prefix of the names of a `Component`'s graphs."""
 
 
 @dataclass(frozen=True)
@@ -406,7 +406,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Below:
-    """How files of transformers name the weights of a part.
+    """Prefix of a part's weights in files of transformers.
 
     Attributes:
         prefix: how the names begin in the file of the whole ...

@@ -1,4 +1,4 @@
 """Types of KV caches, which commands check without NumPy."""
 
 KV_TYPES = ("f32", "f16", "q8_0")
-"""How keys and values can be stored."""
+"""Storage types of keys and values."""

@@ -90,7 +90,7 @@ class Module:
         return None
 
     def stored(self, convention: str, indices: Mapping[str, int], rest: str) -> tuple[Stored, ...]:
-        """How files of a convention store the weight with these indices."""
+        """Tensors in files of a convention that store the weight with these indices."""
         names = tuple(filled(template, indices) + rest for template in self.names(convention))
         own = convention not in CONVENTIONS or getattr(self, convention) is None
         layout = SCALAR if rest.endswith(COUNTER) else SAME if own else self.layout

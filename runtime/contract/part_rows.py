@@ -15,7 +15,7 @@ SPECIAL = ("names", "path", "parts")
 
 
 def own_prefix(name: str) -> str:
-    """How own names of a part's weights and hyper-parameters begin in the whole."""
+    """Prefix of a part's own names of weights and hyper-parameters in the whole model."""
     return f"{name}." if name else ""
 
 

@@ -32,7 +32,7 @@ def code(name: str) -> bytes | None:
 
 
 def count() -> int:
-    """How many kernels the pack has for this process."""
+    """Number of kernels that the pack has for this process."""
     return len(_index())
 
 

@@ -297,8 +297,8 @@ class Planner(RegionPlanner[HostWeight, Buffer | Value]):
         return not repeated and super().may_overwrite(buffer)
 
     def readers(self, buffer: Buffer) -> int:
-        """How many nodes read an input of the run that no launch changes; 0 for other buffers, and where control flow
-        decides on what runs."""
+        """Number of nodes that read an input of the run that no launch changes; 0 for other buffers, and where control
+        flow decides on what runs."""
         occupant = self.locations.sole_occupant(buffer.allocation)
         fed = buffer.allocation.slot in self.plan.inputs and not buffer.allocation.writable
         if occupant is None or not fed or any(isinstance(item, Mark) for item in self.steps):

@@ -22,7 +22,7 @@ class SecondNames:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """How to import a module of one of the names."""
+        """The import specification of a module of one of the names."""
         if fullname not in self._names:
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)  # type: ignore[arg-type]

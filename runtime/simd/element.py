@@ -58,7 +58,7 @@ def is_nonzero(byte: Any) -> Any:
 
 @dataclass(frozen=True)
 class Element:
-    """How a dtype is stored.
+    """Storage of a dtype.
 
     Attributes:
         pointer: makes a typed pointer of an address.
@@ -111,5 +111,5 @@ ELEMENTS = {
 
 
 def element(dtype: np.dtype[Any]) -> Element | None:
-    """How kernels access a dtype, None if they cannot."""
+    """Access of kernels to a dtype, None if they have none."""
     return ELEMENTS.get(dtype.name)

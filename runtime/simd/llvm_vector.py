@@ -339,7 +339,7 @@ class Bytes:
 
     @property
     def count(self) -> int:
-        """How many bytes."""
+        """Number of bytes."""
         return int(self.value.type.count)
 
     def _with(self, operation: str, other: Bytes | int) -> Bytes:

@@ -48,7 +48,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the derivatives of one structure are built from its expressions.
+    """Recipe of the derivatives of one structure, built from its expressions.
 
     Attributes:
         slots: number of slots; the first ones are the structure's expressions.

@@ -65,7 +65,7 @@ class Size(tuple[int, ...]):
     __rmul__ = __mul__
 
     def numel(self) -> int:
-        """How many elements a tensor of this shape has."""
+        """Number of elements of a tensor of this shape."""
         return math.prod(self)
 
 

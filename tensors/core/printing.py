@@ -10,7 +10,7 @@ import numpy as np
 from ...runtime.tensor.dtype import DType
 
 PRINTED: dict[str, Any] = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 75, "sci_mode": None}
-"""How tensors are printed, by the names of `set_printoptions`; `threshold` elements are all printed, and of larger
+"""Settings of printing by the names of `set_printoptions`; up to `threshold` elements are all printed, and of larger
 tensors the first and last `edgeitems` of each dim."""
 
 

@@ -421,7 +421,7 @@ class TensorMethods:
         """Convert to bfloat16."""
 
     def bincount(self, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
-        """How often each integer from 0 on occurs, or the sum of its weights; computed at once."""
+        """Number of times that each integer from 0 on occurs, or the sum of its weights; computed at once."""
 
     def bitwise_and(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
         """And of bits."""
@@ -622,7 +622,7 @@ class TensorMethods:
 
     @overload
     def count_nonzero(self, dim: Dims = None) -> Tensor:
-        """How many elements are not 0."""
+        """Number of elements that are not 0."""
     @overload
     def count_nonzero(self, *, axis: Dims) -> Tensor: ...
     def cov(
@@ -966,7 +966,7 @@ class TensorMethods:
         """0 below 0 and of NaN, 1 above, and `values` at 0."""
 
     def histc(self, bins: builtins.int = 100, min: builtins.float = 0, max: builtins.float = 0) -> Tensor:
-        """How many elements lie in each of equal intervals between two numbers, or the extremes; computed at once."""
+        """Number of elements in each of equal intervals between two numbers, or the extremes; computed at once."""
 
     def histogram(
         self,
@@ -976,7 +976,7 @@ class TensorMethods:
         weight: Tensor | None = None,
         density: builtins.bool = False,
     ) -> Histogram:
-        """How many elements lie in each bin, as `histogramdd` of one dim."""
+        """Number of elements in each bin, as `histogramdd` of one dim."""
 
     def hsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
         """Equal parts of the second dim, or the only one; or parts that begin at indices."""
@@ -1871,7 +1871,7 @@ class TensorMethods:
         side: str | None = None,
         sorter: Tensor | None = None,
     ) -> Tensor:
-        """Where values would be inserted into a sorted row, or each row into one of rows; computed at once.
+        """Indices at which values would be inserted into a sorted row, or each row into one of rows; computed at once.
 
         Args:
             out_int32: i32 in place of i64.
@@ -2095,7 +2095,7 @@ class TensorMethods:
 
     @overload
     def stride(self, dim: builtins.int | None = None) -> Any:
-        """How many elements of the memory lie between neighbours along each dim."""
+        """Elements of the memory between neighbours along each dim."""
     @overload
     def stride(self, *, axis: builtins.int | None) -> Any: ...
     def sub(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:

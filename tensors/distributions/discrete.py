@@ -87,7 +87,7 @@ class Bernoulli(_Chances):
 
 
 class Geometric(_Chances):
-    """How many attempts fail before the first success."""
+    """Geometric distribution: number of failures before the first success."""
 
     @property
     def mean(self) -> Tensor:
@@ -116,7 +116,7 @@ class Geometric(_Chances):
 
 
 class Binomial(_Chances):
-    """How many of `total_count` attempts succeed."""
+    """Binomial distribution: number of successes among `total_count` attempts."""
 
     def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
         super().__init__(probs, logits)
@@ -161,7 +161,7 @@ class Binomial(_Chances):
 
 
 class Poisson(Distribution):
-    """How many events of a rate there are."""
+    """Poisson distribution: number of events of a rate."""
 
     parameters = {"rate": 0}  # noqa: RUF012
 

@@ -292,7 +292,7 @@ def matrix_rank(
     atol: Any = None,
     rtol: Any = None,
 ) -> Tensor:
-    """How many singular values are above a limit, as in `pinv`; `tol` is an older name of `atol`."""
+    """Number of singular values above a limit, as in `pinv`; `tol` is an older name of `atol`."""
     matrices(A, "the rank", square=hermitian)
     if tol is not None and atol is None:
         atol, rtol = tol, 0.0 if rtol is None else rtol

@@ -180,7 +180,8 @@ BETWEEN: dict[str, Callable[[float], float]] = {
     "midpoint": lambda place: 0.5 if place % 1 else 0.0,
     "nearest": lambda place: float(round(place) - int(place)),
 }
-"""How far from the lower to the higher of two elements a quantile is, by its position among all of them."""
+"""Interpolation -> the fraction from the lower to the higher of two elements at which a quantile is, by its position
+among all."""
 
 
 @operation()

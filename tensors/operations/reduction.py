@@ -164,7 +164,7 @@ def _counted(input: Any, dim: Dims, keepdim: bool, compare: str) -> Tensor:
 
 @operation()
 def count_nonzero(input: Any, dim: Dims = None) -> Tensor:
-    """How many elements are not 0."""
+    """Number of elements that are not 0."""
     return Tensor(reduced("ReduceSum", cast(cast(expression_of(input), BOOL), I64), dim, False))
 
 

@@ -105,7 +105,7 @@ def fork_rng(devices: Any = (), enabled: bool = True, **options: Any) -> Iterato
 
 @function()
 def get_num_threads() -> int:
-    """How many threads compute."""
+    """Number of threads that compute."""
     from ...runtime.plan.kernel_api import cores
 
     return THREADS.count or cores()

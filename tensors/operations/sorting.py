@@ -114,7 +114,7 @@ def unique(
 
 @operation()
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each integer from 0 on occurs, or the sum of its weights; computed at once."""
+    """Number of times that each integer from 0 on occurs, or the sum of its weights; computed at once."""
     if weights is None:
         return Tensor(leaf(np.bincount(input.array(), minlength=minlength)))
     given = weights.detach().array()

@@ -50,7 +50,7 @@ def _lies_in_order(view: Tensor) -> bool:
 
 @method()
 def stride(self: Tensor, dim: int | None = None) -> Any:
-    """How many elements of the memory lie between neighbours along each dim."""
+    """Elements of the memory between neighbours along each dim."""
     steps = list(row_strides(self.shape))
     living = None if _lies_in_order(self) else _living(self)
     if living is not None and self.numel():

@@ -37,7 +37,7 @@ COPYING = ("flatten", "ravel", "reshape", "reshape_as")
 
 
 class Step(NamedTuple):
-    """How a view was taken.
+    """A step from a tensor to its view.
 
     Attributes:
         source: gives the tensor of which, while it exists; it is kept where its memory is others' too.

@@ -36,7 +36,7 @@ REDUCE: dict[str, Callable[[np.ndarray], Any]] = {"sum": np.sum, "min": np.min, 
 
 
 def world_size(devices: int) -> int:
-    """How many ranks there are, or `devices` where this process starts them."""
+    """Number of ranks, or `devices` if this process starts them."""
     return int(os.environ.get(SIZE, devices)) if RANK in os.environ else devices
 
 

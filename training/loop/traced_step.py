@@ -121,7 +121,7 @@ def detached(item: Any) -> Any:
 
 
 def positional(method: Any, most: int) -> int:
-    """How many positional arguments a method takes, of `most`."""
+    """Number of positional arguments that a method takes, of `most`."""
     code = getattr(method, "__func__", method).__code__
     takes_more = code.co_flags & inspect.CO_VARARGS
     return most if takes_more else min(most, code.co_argcount - inspect.ismethod(method))

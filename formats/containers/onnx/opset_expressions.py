@@ -110,4 +110,4 @@ EXPRESSIONS: dict[str, Callable[[Node, Builder], bool]] = {
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Relu", "IsInf"), _widened),
     **dict.fromkeys(SCALES, _scaled_in_f32),
 }
-"""How a node is written where its definition is newer than the opset."""
+"""Operator -> the function that writes a node whose definition is newer than the opset."""

@@ -93,7 +93,7 @@ class _Text:
         self._random = np.random.default_rng(None if seed is None else [seed, request.choice, 1])
 
     def kept(self, tokens: Sequence[int]) -> int:
-        """How many tokens of the text the states include, its last token excepted."""
+        """Number of tokens of the text that the states include, its last token excepted."""
         count, most = self.verified, min(len(self.seen), len(tokens) - 1)
         while count < most and self.seen[count] == tokens[count]:
             count += 1

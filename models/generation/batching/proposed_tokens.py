@@ -1,4 +1,4 @@
-"""How many tokens a step may propose."""
+"""Number of tokens that a step may propose."""
 
 MAX_PROPOSED = 64
 """Limit of the tokens that speculation proposes per step. Ring buffers keep `MAX_CHUNK` tokens beyond their window,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Start:
-    """How a request begins in its row.
+    """Start of a request in its row.
 
     Attributes:
         tokens: those of the decoder's sequence so far.

@@ -55,7 +55,7 @@ class CrossModel(RowModel, Protocol):
 
 
 class Targets:
-    """How target texts begin and end.
+    """Begin and end tokens of target texts.
 
     Args:
         ends: end tokens where the checkpoint states none.

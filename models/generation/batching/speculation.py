@@ -24,7 +24,7 @@ LOOKUP_TOKENS, DRAFT_TOKENS = 8, 4
 
 @dataclass(frozen=True)
 class Speculation:
-    """How tokens are proposed.
+    """Settings of speculative decoding: proposals of tokens.
 
     Attributes:
         draft: a smaller model with the same vocabulary; None for prompt lookup.

@@ -14,7 +14,7 @@ from ....runtime.ir.graph import Graph
 from ....runtime.tensor.stored_tensor import StoredTensor
 
 PREFIX = "model.diffusion_model."
-"""How names of a denoising network begin in files that have the whole pipeline, and in those of some tools."""
+"""Prefix of a denoising network's names in files that have the whole pipeline, and in those of some tools."""
 UNSTATED = ("names", "path", "parts")
 """Values of a `Config` that are not hyper-parameters."""
 UNKNOWN = 1
@@ -28,7 +28,7 @@ def length(weights: Mapping[str, StoredTensor], name: str, axis: int) -> int:
 
 
 def layer_count(weights: Mapping[str, StoredTensor], stem: str) -> int:
-    """How many different numbers follow `stem` and a dot in names of weights."""
+    """Number of layers: different numbers that follow `stem` and a dot in names of weights."""
     numbered = re.compile(re.escape(stem) + r"\.([0-9]{1,9})\.")
     return len({match[1] for name in weights if (match := numbered.match(name)) is not None})
 

@@ -17,8 +17,8 @@ from .transformer import attention_pool, block
 PREFIXES = ("cls_token", "dist_token", "reg_token")
 """Weights of tokens before the patches, in their order."""
 CLS, LATENT, BOTH = "token", "map", "token_avg"
-"""How one vector is made of tokens, other than by their mean: the class token, attention, or the class token next to
-the mean."""
+"""Poolings of tokens to one vector, other than their mean: the class token, attention, or the class token next to the
+mean."""
 
 
 def features(net: ImageNet) -> Value:
@@ -67,7 +67,7 @@ def before(net: ImageNet, first: Sequence[Value], x: Value) -> Value:
 
 
 def prefix_count(net: ImageNet) -> int:
-    """How many tokens stand before the patches."""
+    """Number of tokens before the patches."""
     return sum(net.tensor(name).shape[1] for name in PREFIXES if net.has(name))
 
 

@@ -45,7 +45,7 @@ class SpeechRecognition:
 
     @functools.cached_property
     def waveform(self) -> Waveform:
-        """How samples are prepared, as the files next to the weights say. FormatError for an invalid value."""
+        """Preparation of samples, as the files next to the weights state it. FormatError for an invalid value."""
         source = self._model.options.source
         path = next(iter(source.files), None) if source is not None else None
         return stated_waveform({} if source is None else settings(source, FILE), path, Waveform())

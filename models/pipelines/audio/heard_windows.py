@@ -29,7 +29,7 @@ class HeardWindows:
 
     @functools.cached_property
     def filter_banks(self) -> FilterBanks:
-        """How spectrograms are made, as the files next to the weights say. FormatError for an invalid value."""
+        """Settings of spectrograms, as the files next to the weights state them. FormatError for an invalid value."""
         _, frames, bands = self._model.graph.values[VALUES].shape or (1, None, None)
         usual = FilterBanks()
         frames, bands = (
@@ -39,7 +39,7 @@ class HeardWindows:
 
     @functools.cached_property
     def waveform(self) -> Waveform:
-        """How samples are prepared, as `filter_banks`."""
+        """Preparation of samples, as `filter_banks`."""
         return stated_waveform(*self._said(), Waveform())
 
     def _said(self) -> tuple[dict[str, object], str | None]:

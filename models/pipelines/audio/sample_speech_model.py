@@ -45,7 +45,7 @@ class SampleSpeechModel(EncoderDecoderModel):
 
     @functools.cached_property
     def waveform(self) -> Waveform:
-        """How samples are prepared, as the files next to the weights say. FormatError for an invalid value."""
+        """Preparation of samples, as the files next to the weights state it. FormatError for an invalid value."""
         said = {} if self.options.source is None else settings(self.options.source, FILE)
         return stated_waveform(said, next(iter(self.encoder_graph.files), None), Waveform(normalize=False))
 

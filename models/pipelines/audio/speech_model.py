@@ -46,7 +46,7 @@ class SpeechModel(EncoderDecoderModel):
 
     @functools.cached_property
     def log_mel(self) -> LogMel:
-        """How features are made of samples, as the files next to the weights say. FormatError for an invalid value."""
+        """Settings of features, as the files next to the weights state them. FormatError for an invalid value."""
         (features,) = (value for value in self.encoder_graph.inputs if value.name == "input_features")
         size = (None, None) if features.shape is None or len(features.shape) != 3 else features.shape[1:]
         bands, frames = (length if isinstance(length, int) else None for length in size)

@@ -53,7 +53,7 @@ class FilePart:
 
 @dataclass(frozen=True)
 class SingleFile:
-    """How the parts of a model stand in one file.
+    """Layout of a pipeline's parts in one file.
 
     Attributes:
         title: of the naming, for people.

@@ -78,8 +78,8 @@ class ImageClassification(ImagePipeline):
 
 
 def class_count(model: TaskModel) -> Any:
-    """How many classes a model tells apart, by its logits or else its configuration; None if neither says it, a string
-    if it is symbolic."""
+    """Number of classes of a model, by its logits or else its configuration; None if neither says it, a string if it is
+    symbolic."""
     config = model.options.config
     stated = None if config is None else config.values.get("labels")
     return next((value.shape[-1] for value in model.graph.outputs if value.name == "logits" and value.shape), stated)

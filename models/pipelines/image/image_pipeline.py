@@ -21,7 +21,7 @@ from .image_model import ImageModel
 
 Edge = TypeVar("Edge", int, float)
 MAX_SCALE = 8
-"""How many times a model's own edges files may ask for: SegFormer's ask for 4.6, others for up to 2."""
+"""Maximum ratio of the edges that files ask for to a model's own: SegFormer's ask for 4.6, others for up to 2."""
 EDGES = ("xmin", "ymin", "xmax", "ymax")
 """Names of a box's left, upper, right and lower edge in results."""
 
@@ -49,7 +49,7 @@ class ImagePipeline:
 
     @functools.cached_property
     def preparation(self) -> Preparation:
-        """How pictures are prepared, as the model's files or its hyper-parameters state it."""
+        """Preparation of pictures, as the model's files or its hyper-parameters state it."""
         options = self._model.options
         otherwise = letterbox_of(options.config)
         if otherwise is None and not states_preparation(options.source):
@@ -82,7 +82,7 @@ class ImagePipeline:
             yield rows, feeds["pixel_values"], placements
 
     def _prepares(self, preparation: Preparation | None) -> Preparation | InGraph:
-        """How pictures are prepared outside of the graph."""
+        """Preparation of pictures outside of the graph."""
         if not (isinstance(self._model, ImageModel) and self._model.takes_bytes):
             if preparation is None:
                 check_edges(self.preparation, self._model.options.config)

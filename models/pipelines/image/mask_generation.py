@@ -146,7 +146,7 @@ class MaskGeneration(ImagePipeline):
 
     @functools.cached_property
     def preparation(self) -> Preparation:
-        """How pictures are prepared, as the model's files state it, else as segment-anything does."""
+        """Preparation of pictures, as the model's files state it, else as segment-anything does."""
         _, height, width = self._model.image_shape
         sizes = {"size": {"longest_edge": max(height, width)}, "pad_size": {"height": height, "width": width}}
         usual = preparation_of({"image_processor_type": "SamImageProcessor", **sizes})

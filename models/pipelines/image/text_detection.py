@@ -30,7 +30,7 @@ class TextDetection(ImagePipeline):
 
     @functools.cached_property
     def preparation(self) -> Preparation:
-        """How pictures are prepared: as the model's files state it, else as EasyOCR does."""
+        """Preparation of pictures: as the model's files state it, else as EasyOCR does."""
         return stated_preparation(self._model.options.source, otherwise=easyocr())
 
     def predict(

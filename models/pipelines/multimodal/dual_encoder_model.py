@@ -183,7 +183,7 @@ class DualEncoderModel(TaskModel):
         preparation: Preparation | None = None,
         progress: Progress | None = None,
     ) -> np.ndarray:
-        """How well each text fits each picture, f32 [pictures, texts]: probabilities of the texts, or of each pair."""
+        """Scores of texts for pictures, f32 [pictures, texts]: probabilities of the texts, or of each pair."""
         if self._scale is None:
             ((order, feeds),) = self._inputs.batches(self._inputs.cut(texts), len(texts))
             given = _GivenTexts(self, self._filled(feeds) if self.pairwise else feeds)

@@ -20,7 +20,7 @@ from .multimodal_tasks import IMAGE_TEXT, MultimodalRunner
 
 PIXELS, IDS, EMBEDS = frozenset({"pixel_values"}), frozenset({"input_ids"}), frozenset({"inputs_embeds"})
 DEEPSTACK = "deepstack_features."
-"""How the names of features begin that are added after layers of the decoder."""
+"""Prefix of the names of features that are added after layers of the decoder."""
 COUNTED = frozenset({"attention_mask", "position_ids", "input_ids"})
 
 

@@ -24,7 +24,7 @@ IMAGE_TEXT, AUDIO_TEXT = "image-text-to-text", "audio-text-to-text"
 
 
 CLASS = "ForConditionalGeneration"
-"""How the names of transformers' classes that write text end."""
+"""Suffix of the names of transformers' classes that write text."""
 
 
 def writes_text(source: Mapping[str, Any]) -> bool:

@@ -15,7 +15,7 @@ def pixtral_pictures(config: Config) -> dict[str, Any]:
 
 
 def pixtral_counts(config: Config) -> dict[str, Any]:
-    """How the processor counts tokens."""
+    """Settings with which the processor counts tokens."""
     marks = {"image_token": "[IMG]", "image_break_token": BREAK, "image_end_token": END}
     return {**marks, **pixtral_pictures(config)}
 

@@ -79,7 +79,7 @@ def answers(source: Graph, tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 def ranking_prompt(source: Graph, tokenizer: Tokenizer, instruction: str | None) -> Written:
-    """How a model is asked.
+    """The prompt of a ranking model.
 
     Args:
         instruction: what makes a document fit, None for what the model's files say.

@@ -24,7 +24,7 @@ FLOOR = np.float64(np.finfo(np.float32).eps)
 
 @dataclass(frozen=True)
 class FilterBanks:
-    """How spectrograms are made of samples; the defaults are AST's.
+    """Settings of spectrograms; the defaults are AST's.
 
     Attributes:
         bands: mel bands.
@@ -128,7 +128,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 def stated_filter_banks(said: Mapping[str, Any], path: str | None, bands: int, frames: int) -> FilterBanks:
-    """How preprocessor_config.json says that spectrograms are made; `bands` and `frames` are those of the model.
+    """Settings of spectrograms as preprocessor_config.json states them; `bands` and `frames` are those of the model.
 
     Raises FormatError for invalid values, and spectrograms of another size than the model's.
     """

@@ -33,7 +33,7 @@ HIGHEST = 8000.0
 
 @dataclass(frozen=True)
 class LogMel:
-    """How features are made of samples.
+    """Settings of log-mel features.
 
     Attributes:
         mels: frequency bands.

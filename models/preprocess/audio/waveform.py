@@ -27,7 +27,7 @@ LEAST = 1e-7
 
 @dataclass(frozen=True)
 class Waveform:
-    """How a model takes samples.
+    """Settings of samples as a model takes them.
 
     Attributes:
         rate: samples a second.

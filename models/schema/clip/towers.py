@@ -19,9 +19,9 @@ from ..vit import ImageSize, settle_vit
 from ..weight_layout import JOINED, LeadingAxes
 
 PROJECTED = "WithProjection"
-"""How the names of transformers' classes of towers with a projection end."""
+"""Suffix of the names of transformers' classes of towers with a projection."""
 LAYER, BLOCK, NAME = "encoder.layers.{i}.", "transformer.resblocks.{i}.", "layers.{i}."
-"""How names in a layer begin: those of transformers, of OpenCLIP, and our own."""
+"""Prefixes of names in a layer: transformers', OpenCLIP's, and our own."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ..clip.open_clip import LARGEST_ID_ENDS
 HEAD_DIM = 64
 PROJECTION = "text_projection.weight"
 LAYER, BLOCK = "text_model.encoder.layers.", "transformer.resblocks."
-"""How names in layers begin: those of transformers, and OpenCLIP's."""
+"""Prefixes of names in layers: transformers' and OpenCLIP's."""
 
 
 def clip_config(weights: Mapping[str, StoredTensor], act: str = "quick_gelu") -> dict[str, Any]:

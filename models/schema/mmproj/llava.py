@@ -64,8 +64,8 @@ def misfit(config: Config, weights: Mapping[str, StoredTensor]) -> str:
 
 
 def approximated(config: Config) -> str:
-    """How llama.cpp deviates, in builds of 2026: it appends the class token after the patches, whose learned positions
-    begin with it, and leaves out the first feature."""
+    """The deviation of llama.cpp in builds of 2026: it appends the class token after the patches, whose learned
+    positions begin with it, and leaves out the first feature."""
     if config.values.get("vision.model_type") != "clip_vision_model":
         return exact_gelu(config)
     return (

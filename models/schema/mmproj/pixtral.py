@@ -65,7 +65,7 @@ def pixtral_misfit(config: Config, weights: Mapping[str, StoredTensor]) -> str:
 
 
 def pixtral_approximated(config: Config) -> str:
-    """How llama.cpp deviates a little: the norm of a projector takes the language model's epsilon."""
+    """The small deviation of llama.cpp: the norm of a projector takes the language model's epsilon."""
     eps = config.values.get("text.eps", EPSILON) if "merge" in config.values else EPSILON
     norm = "" if eps == EPSILON else f"the norm of its projector adds {EPSILON:g}, not {eps:g}"
     return "; ".join(filter(None, (exact_gelu(config), norm)))

@@ -67,7 +67,7 @@ CASED_ALONE = _cased(r"\p{L}", "")
 
 @dataclass(frozen=True)
 class Splitting:
-    """How text becomes words.
+    """Rules that split text into words.
 
     Attributes:
         patterns: each applied to what the one before left.

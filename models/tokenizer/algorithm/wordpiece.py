@@ -28,7 +28,7 @@ CHINESE = (
 SPACES = frozenset("\t\n\v\f\r ") | WHITE
 BETWEEN = re.compile(f"[{''.join(sorted(SPACES))}]+")
 MAX_KNOWN, MAX_KNOWN_LENGTH = 1 << 15, 32
-"""How many pieces between spaces are remembered with their ids, and characters of the longest."""
+"""Maximum number of pieces between spaces that are remembered with their ids, and characters of the longest."""
 
 
 class WordPiece:

@@ -26,7 +26,7 @@ MAX_CODE = 40
 
 @dataclass(frozen=True)
 class Marking:
-    """How models of one tokenizer class mark languages.
+    """Language markers of models of one tokenizer class.
 
     Attributes:
         pattern: matches language tokens; its group is the code.

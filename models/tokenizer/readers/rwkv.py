@@ -41,7 +41,7 @@ TEMPLATE = (
     "{%- endfor -%}"
     "{%- if add_generation_prompt is not defined or add_generation_prompt -%}{{- 'Assistant:' -}}{%- endif -%}"
 )
-"""How World models were trained to chat, where no file says it; llama.cpp knows it by its name."""
+"""Chat template of World models, if no file states one; llama.cpp knows it by its name."""
 
 
 def from_rwkv(text: str, templates: Mapping[str, str], path: str | None = None) -> Tokenizer:

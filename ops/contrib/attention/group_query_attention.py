@@ -256,7 +256,8 @@ class _Cache:
         return np.pad(self.past, [(0, 0), (0, 0), (0, extra), (0, 0)])
 
     def resident(self, total: int) -> int:
-        """How many positions a window-sized cache holds after `total` of them: whole runs are dropped at a time."""
+        """Number of positions that a window-sized cache holds after `total` of them: whole runs are dropped at a
+        time."""
         assert self.past is not None
         capacity = self.past.shape[2]
         run = capacity - self.window + 1

@@ -349,7 +349,7 @@ def depthwise_kernel(form: Form, path: str = PATH) -> Any:
 
 
 class Band(NamedTuple):
-    """How a band lies.
+    """Layout of a band.
 
     Attributes:
         rows: output rows.

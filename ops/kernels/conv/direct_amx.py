@@ -39,7 +39,7 @@ ROW = POSITIONS + 2 * PANEL
 SCRATCH = 4 * PANEL * PANEL + PANEL * ROW
 """Bytes of scratch of a part: sums, and results."""
 AHEAD = 8192
-"""How many bytes ahead of their use weights are asked for."""
+"""Bytes ahead of their use at which weights are prefetched."""
 HALVES = PANEL // ROWS
 """Tiles along either side of a block of sums."""
 DEPTHS = (4, 8, 12, 16)

@@ -21,7 +21,7 @@ from .panel_int8 import Avx2Panel, AvxVnniPanel, Int8Panel, Int8Tile
 
 @dataclass(frozen=True)
 class GemmVariant:
-    """How many rows are multiplied with weights of a type.
+    """Kernels of products of many rows with weights of a type.
 
     Attributes:
         tile: of activations, for a type.
@@ -114,7 +114,7 @@ def available(name: str) -> bool:
 
 
 def gemv_products(name: str, rounded: bool) -> Products:
-    """How a few rows are multiplied with a storage type on this processor; `rounded`: to 8 bits."""
+    """Products of a few rows with a storage type on this processor; `rounded`: to 8 bits."""
     products = GEMV[BLOCKS.selected()][rounded] if name in codes() else FloatProducts
     if products is not PairProducts:
         return products

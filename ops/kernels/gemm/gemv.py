@@ -31,7 +31,7 @@ TILED_BLOCK = 1 << 18
 
 
 class WeightRows:
-    """How rows of a storage type are read.
+    """Reader of rows of a storage type.
 
     Attributes:
         length, size: elements and bytes of a block; for f32, f16 and bf16 16 elements, and the last block may be

@@ -62,7 +62,7 @@ class PairProducts(Int8Products):
 
     width = UNITS
     max_pairs = staticmethod(max_pairs)
-    """How many sums of two products fit 16 bits, for a storage type."""
+    """Number of sums of two products that fit 16 bits, for a storage type."""
 
     @classmethod
     def layout(cls, name: str) -> Record:

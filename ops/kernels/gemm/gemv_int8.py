@@ -77,7 +77,7 @@ def lane_groups(kind: Codes, index: int) -> list[int]:
 
 
 def max_pairs(name: str) -> int:
-    """How many sums of two products of a code and 127 stay below 2^15; none of codes of 8 bits."""
+    """Number of sums of two products of a code and 127 that stay below 2^15; none of codes of 8 bits."""
     return PAIR_LIMIT // (2 * 127 * codes()[name].top)
 
 

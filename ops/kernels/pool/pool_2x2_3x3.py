@@ -38,7 +38,7 @@ def larger(found: Any, value: Any) -> Any:
 
 @inner
 def seen(position: Any, axis: Any, padded: Any) -> Any:
-    """How many elements of its axis a window counts; `axis` is size, kernel, stride, dilation, padding before and
+    """Number of elements of its axis that a window counts; `axis` is size, kernel, stride, dilation, padding before and
     after."""
     size, kernel, stride, dilation, begin, end = axis
     found = 0

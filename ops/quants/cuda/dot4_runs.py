@@ -21,8 +21,8 @@ from ..layout.value_tables import E2M1, IQ4_NL
 
 @dataclass(frozen=True)
 class Run:
-    """How a type's runs are read; functions get the words, the word where the block starts, and the run's number in the
-    block.
+    """Reader of a type's runs; functions get the words, the index of the block's first word, and the run's number in
+    the block.
 
     Attributes:
         length: elements of a run.

@@ -29,7 +29,7 @@ class Bits:
 
     @property
     def count(self) -> int:
-        """How many integers."""
+        """Number of integers."""
         return math.prod(count for count, _ in self.strides)
 
     def position(self, index: int) -> int:
@@ -68,7 +68,7 @@ class Codes:
 
     @property
     def count(self) -> int:
-        """How many integers."""
+        """Number of integers."""
         return self.parts[0].count
 
     @property
@@ -109,7 +109,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Layout:
-    """How blocks of a type are laid out.
+    """Layout of the blocks of a type.
 
     Attributes:
         codes: one for each element.

@@ -123,7 +123,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Codes:
-    """How a type's blocks are products of integers.
+    """A type's blocks as integers and scales, for integer products.
 
     Attributes:
         numbers: what some blocks are made of; of fewer than `blocks` there are fewer or shorter vectors.

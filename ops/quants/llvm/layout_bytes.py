@@ -142,7 +142,7 @@ def zero(layout: Layout) -> int:
 
 
 def codes_of(layout: Layout, size: int) -> Codes:
-    """How blocks of `size` bytes are products of integers."""
+    """Blocks of `size` bytes as integers and scales, for integer products."""
     sums, minimum = vectors(layout), layout.minimum
     single = layout.scale.codes is not None
 

@@ -97,7 +97,7 @@ def _beginnings(data: bytes) -> int:
 
 
 def _depth_checked(data: bytes, source: Origin, at: int) -> int:
-    """How many lists and objects there are, none of them too deep."""
+    """Number of lists and objects, none of them too deep."""
     depth = containers = 0
     for match in _STRUCTURE.finditer(data):
         first = match[0][0]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Role(enum.Enum):
-    """How the quantization of an operator's result relates to that of its inputs."""
+    """Relation of the quantization of an operator's result to that of its inputs."""
 
     WEIGHTED = "input 1 may be a weight"
     MOVING = "results are elements of the first input, quantized with its scale"

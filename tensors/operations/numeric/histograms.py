@@ -35,7 +35,7 @@ def histogramdd(
     input: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None,
     density: bool = False,
 ) -> Histograms:  # fmt: skip
-    """How many points, rows of the last dim, lie in each bin of a grid.
+    """Number of points, rows of the last dim, in each bin of a grid.
 
     Args:
         bins: how many of each dim, one number for all, or the bounds as tensors.
@@ -77,7 +77,7 @@ def histogram(
     input: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None,
     density: bool = False,
 ) -> Histogram:  # fmt: skip
-    """How many elements lie in each bin, as `histogramdd` of one dim."""
+    """Number of elements in each bin, as `histogramdd` of one dim."""
     given = bins if isinstance(bins, int) else [bins]
     found = histogramdd(input.reshape(-1, 1), given, range=range, weight=weight, density=density)
     return Histogram(found.hist, found.bin_edges[0])

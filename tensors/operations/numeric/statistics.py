@@ -101,7 +101,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 @operation()
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """How many elements lie in each of equal intervals between two numbers, or the extremes; computed at once."""
+    """Number of elements in each of equal intervals between two numbers, or the extremes; computed at once."""
     require_real("histc", input)
     if bins < 1 or min > max:
         raise UsageError("E-TENSOR-VALUE", None, f"histc of {bins} bins from {min} to {max}", expected="at least 1 bin")

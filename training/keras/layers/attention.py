@@ -116,7 +116,7 @@ class Attention(Layer):
         self.concat_score_weight = self.add_weight((), "ones") if self.score_mode == "concat" else None
 
     def scores(self, query: Tensor, key: Tensor) -> Tensor:
-        """How well keys fit queries, [N, T, S]."""
+        """Scores of keys for queries, [N, T, S]."""
         if self.concat_score_weight is None:
             found = query @ key.transpose(-1, -2)
             return found if self.scale is None else found * self.scale
@@ -157,6 +157,6 @@ class AdditiveAttention(Attention):
         self.scale = self.add_weight((input_shape[0][-1],), "glorot_uniform") if self.use_scale else None
 
     def scores(self, query: Tensor, key: Tensor) -> Tensor:
-        """How well keys fit queries, [N, T, S]."""
+        """Scores of keys for queries, [N, T, S]."""
         found = (query.unsqueeze(-2) + key.unsqueeze(-3)).tanh()
         return (found if self.scale is None else found * self.scale).sum(-1)

@@ -63,7 +63,7 @@ class RepeatVector(Layer):
 
 
 def pairs(given: Any, dims: int) -> list[tuple[int, int]]:
-    """How much before and after each dim: one number, one for each dim, or a pair for each."""
+    """Padding before and after each dim: one number, one for each dim, or a pair for each."""
     if isinstance(given, int):
         return [(given, given)] * dims
     items = list(given)

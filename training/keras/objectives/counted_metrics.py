@@ -60,28 +60,28 @@ class _Count(_Counted):
 
 
 class TruePositives(_Count):
-    """How many outputs above the threshold have targets of 1."""
+    """Number of outputs above the threshold with targets of 1."""
 
     def counted(self, target: Tensor, chosen: Tensor) -> Tensor:
         return chosen * target
 
 
 class TrueNegatives(_Count):
-    """How many outputs up to the threshold have targets of 0."""
+    """Number of outputs up to the threshold with targets of 0."""
 
     def counted(self, target: Tensor, chosen: Tensor) -> Tensor:
         return (1 - chosen) * (1 - target)
 
 
 class FalsePositives(_Count):
-    """How many outputs above the threshold have targets of 0."""
+    """Number of outputs above the threshold with targets of 0."""
 
     def counted(self, target: Tensor, chosen: Tensor) -> Tensor:
         return chosen * (1 - target)
 
 
 class FalseNegatives(_Count):
-    """How many outputs up to the threshold have targets of 1."""
+    """Number of outputs up to the threshold with targets of 1."""
 
     def counted(self, target: Tensor, chosen: Tensor) -> Tensor:
         return (1 - chosen) * target

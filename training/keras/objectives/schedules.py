@@ -34,7 +34,7 @@ class _Decay(LearningRateSchedule):
         self.first, self.steps, self.rate, self.staircase = initial_learning_rate, decay_steps, decay_rate, staircase
 
     def periods(self, step: Any) -> float:
-        """How many times `decay_steps` have passed."""
+        """Number of `decay_steps` that have passed."""
         return math.floor(step / self.steps) if self.staircase else float(step / self.steps)
 
 

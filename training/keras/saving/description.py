@@ -20,7 +20,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "Functional": {"module": "keras.src.models.functional", "registered_name": "Functional"},
     "Sequential": {"module": "keras", "registered_name": None},
 }
-"""How Keras names its classes of models."""
+"""Keras' names of its classes of models."""
 
 
 def model_config(model: Any) -> dict[str, Any]:

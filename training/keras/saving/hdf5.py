@@ -87,7 +87,7 @@ def array(item: Any, shape: Sequence[int], title: str) -> np.ndarray:
 
 
 def elements(file: Any) -> int:
-    """How many elements the arrays of a file have, of each at most what its stored bytes can hold."""
+    """Number of elements of the arrays of a file, of each at most what its stored bytes can hold."""
     h5py = optional_package("h5py", USE)
     total = 0
 

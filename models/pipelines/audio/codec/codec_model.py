@@ -245,7 +245,7 @@ class CodecModel(TaskModel):
                 yield piece if scales is None else piece * scales[i].reshape(-1, 1, 1)
 
     def quantizers(self, bandwidth: float | None = None, num_quantizers: int | None = None) -> int:
-        """How many quantizers are used; arguments as of `encode`. UsageError for what the model does not have."""
+        """Number of quantizers that are used; arguments as of `encode`. UsageError for what the model does not have."""
         total = int(self.config.quantizers)
         if self.multiscale and (bandwidth is not None or num_quantizers not in (None, total)):
             raise UsageError(

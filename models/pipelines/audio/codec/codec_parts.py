@@ -17,7 +17,7 @@ FEATURES = "features"
 NEXT = "features.next"
 """Output of the part."""
 STATE = "state"
-"""How the names of the states of recurrent parts begin."""
+"""Prefix of the names of states of recurrent parts."""
 
 
 def one_frame(config: Config) -> int:

@@ -1,4 +1,4 @@
-"""How a sequence of delayed codes ends: codebook by codebook, as parler_tts does it."""
+"""End of a sequence of delayed codes: codebook by codebook, as in parler_tts."""
 
 from __future__ import annotations
 

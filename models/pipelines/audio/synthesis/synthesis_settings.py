@@ -1,4 +1,4 @@
-"""How a model writes audio codes, as generation_config.json next to its weights says."""
+"""Generation settings of models that write audio codes, from generation_config.json next to the weights."""
 
 from __future__ import annotations
 

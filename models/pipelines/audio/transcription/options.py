@@ -18,7 +18,7 @@ TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 @dataclass(frozen=True)
 class TranscriptionOptions:
-    """How audio is transcribed.
+    """Options of transcription.
 
     Attributes:
         language: code or English name; None to detect it from the first window.

@@ -179,7 +179,7 @@ def _silent(features: np.ndarray) -> bool:
 
 
 def language_probabilities(model: Recognizer, source: Source) -> dict[str, float]:
-    """How probable each language is in a window, the most probable first."""
+    """Language -> its probability in a window, the most probable first."""
     logits = model.decoder.advance([[model.tokens.start]], model.decoder.start(1, source))
     codes = list(model.tokens.languages)
     found = probabilities(logits[:, list(model.tokens.languages.values())])[0]

@@ -19,7 +19,7 @@ from .prompt_rules import Arrays, PromptModel
 
 @dataclass(frozen=True)
 class PatchRules:
-    """How a family cuts pictures.
+    """Settings with which a family cuts pictures into patches.
 
     Attributes:
         patch, frames, merge: edge of a patch, copies of the picture in time, and edge of the squares of patches, where

@@ -92,7 +92,7 @@ class Processor(Protocol):
 
 @dataclass(frozen=True)
 class PromptRules:
-    """How a family puts other inputs among tokens.
+    """Settings with which a family puts other inputs among tokens.
 
     Attributes:
         modalities: kinds of inputs.

@@ -25,7 +25,7 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True)
 class Tiles:
-    """How a picture is cut.
+    """Tiling of a picture.
 
     Attributes:
         longest: the length of the longer edge, before both become multiples of `tile`.

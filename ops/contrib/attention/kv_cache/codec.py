@@ -13,8 +13,8 @@ from ....rules.shape_rules import shape_error
 
 @dataclass(frozen=True)
 class Codec:
-    """How a cache stores numbers: as they are, or as signed integers of 4 or 8 bits (two in a byte, 8 more than they
-    are) or f8, with a scale.
+    """Codec of a KV cache: floats as they are, or signed integers of 4 or 8 bits (two in a byte, with 8 added) or f8,
+    with a scale.
 
     Attributes:
         dtype: of the stored array, None where it is that of the numbers.

@@ -45,7 +45,7 @@ def _nibble(codes: int, place: int) -> int:
 
 @dataclass(frozen=True)
 class Coding:
-    """How a cache is coded.
+    """Codec of a quantized KV cache on the device.
 
     Attributes:
         strides: elements of the scale along heads and along a head.
@@ -104,7 +104,7 @@ class Coding:
 
 
 def coding(step: Step, past: Buffer | None, scale: Buffer | None, kind: str, size: int) -> Coding | str | None:
-    """How a cache is coded; None for one of plain numbers, a text for one that the CPU keeps."""
+    """The codec of a cache; None for plain floats, the reason for a cache that runs on the CPU."""
     if past is None or scale is None or kind in ("", "NONE"):
         plain = past is None or past.dtype.kind == "f" or past.dtype.name in ("bfloat16", *SMALL)
         return None if plain else "caches without a scale are supported on the CPU only"

@@ -149,7 +149,7 @@ def _clamp_2(vectors: Any, bias: Any, low: Any, high: Any) -> Any:
 
 @dataclass(frozen=True)
 class TileTransform:
-    """How squares are transformed.
+    """Transform of square tiles.
 
     Attributes:
         edge: results along one axis.

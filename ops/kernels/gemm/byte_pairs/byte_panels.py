@@ -14,7 +14,7 @@ from .panels import column_of_pairs, pack_panels_s8, panel_of_pairs_bytes
 
 
 class BytePanels(NamedTuple):
-    """How a row of `INTEGERS` multiplies rows with panels.
+    """Product of rows with panels, for a row of `INTEGERS`.
 
     Attributes:
         column: sums [rows, PANEL] of rows of some words with one panel, as `column_kernel` makes it.
