@@ -1337,7 +1337,7 @@ def cholesky_solve(input: TensorLike, L: TensorLike, upper: builtins.bool = Fals
 
 @overload
 def chunk(input: TensorLike, chunks: builtins.int, dim: builtins.int = 0, *, out: Any = None) -> tuple[Tensor, ...]:
-    """At most `chunks` parts of one length, the last one shorter if it has to be."""
+    """Split into at most `chunks` parts of one length, the last one shorter if it has to be."""
 
 @overload
 def chunk(input: TensorLike, chunks: builtins.int, *, axis: builtins.int, out: Any = None) -> tuple[Tensor, ...]: ...
@@ -4150,7 +4150,7 @@ def unravel_index(indices: TensorLike, shape: Any, *, out: Any = None) -> tuple[
 def unsafe_chunk(
     input: TensorLike, chunks: builtins.int, dim: builtins.int = 0, *, out: Any = None
 ) -> tuple[Tensor, ...]:
-    """At most `chunks` parts of one length, the last one shorter if it has to be."""
+    """Split into at most `chunks` parts of one length, the last one shorter if it has to be."""
 
 @overload
 def unsafe_chunk(

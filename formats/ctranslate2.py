@@ -23,7 +23,7 @@ from .containers.binary_fields import Fields
 
 VERSIONS = range(4, 7)
 TYPES = (F32, I8, I16, I32, F16, BF16)
-"""By number."""
+"""Dtypes by number."""
 MAX_NAME, MAX_DIMS = 1024, 8
 ENDING = b"Spec\0"
 PREFIX = "ctranslate2."

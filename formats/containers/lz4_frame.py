@@ -36,7 +36,7 @@ class Lz4Decompressor:
         return not self._output and not self.eof and not self._complete()
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """At most `max_length` further bytes."""
+        """Decompress at most `max_length` further bytes."""
         self._input += data
         while not self._output and not self.eof and self._complete():
             self._step()

@@ -22,7 +22,7 @@ from ..schema.network_hyperparameters import ClassTask, Implied
 LAYERS = range(1, 7)
 EPSILON = 0.0010000000474974513
 STRIDES, PADS = {1: 4}, {1: (254, 254)}
-"""Of the first convolution; the others have stride 1 and `INNER_PADS`."""
+"""Strides and padding of the first convolution; the others have stride 1 and `INNER_PADS`."""
 INNER_PADS = (31, 32)
 MARKS = ("conv1.weight", "conv1_BN.running_var", "conv6.weight", "classifier.weight")
 

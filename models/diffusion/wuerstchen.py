@@ -11,7 +11,7 @@ from ..pipelines.diffusion.cascade import Cascade, cascade_model
 from ..pipelines.diffusion.text_to_image import Config, Encoded, Floats, Inputs, Request, TextEncoder, TextToImage
 
 MEAN, DEVIATION = 42.0, 1.0
-"""Of semantic latents, as pipelines of diffusers have them."""
+"""Mean and deviation of semantic latents, as in pipelines of diffusers."""
 PIXELS = 42.67
 """Pixels per semantic latent."""
 PATCH = 32

@@ -35,7 +35,7 @@ KEYS = (
 )
 KERNEL = 3
 SLOPE = 0.2
-"""Of the leaky ReLU at negative numbers."""
+"""Factor of the leaky ReLU at negative numbers."""
 MARGIN = 1e-5
 """Added to the divisor of the prediction."""
 

@@ -15,7 +15,7 @@ from ..preprocess.resize_rules import Size
 from .segments import distinct
 
 SIDE, STRIDE = 12, 2
-"""Of the windows of the proposal network, in pixels."""
+"""Side and stride of the windows of the proposal network, in pixels."""
 FACTOR = 0.709
 """From one scale of a picture to the next."""
 AMONG_SCALE, AMONG_ALL = 0.5, 0.7

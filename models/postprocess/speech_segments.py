@@ -8,7 +8,7 @@ from collections.abc import Sequence
 BELOW = 0.15
 """Speech ends where the probability is lower than the threshold by this."""
 LEAST = 0.01
-"""Of the probability at which speech ends."""
+"""Minimum of the probability at which speech ends."""
 
 
 def speech_segments(

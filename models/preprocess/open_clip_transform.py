@@ -15,7 +15,7 @@ FILE = "open_clip_config.json"
 MODES = {"shortest": "center", "longest": "border", "squash": "squash"}
 """Values of `resize_mode`, with timm's `crop_mode` of the same effect."""
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-"""Of the pictures that CLIP was trained with."""
+"""Mean and standard deviation of the pictures that CLIP was trained with."""
 
 
 def open_clip_preparation(said: Mapping[str, Any], path: str | None = None) -> Preparation:

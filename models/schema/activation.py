@@ -17,7 +17,7 @@ SPELLINGS = {
 
 
 def activation(name: Any) -> str:
-    """This package's name of an activation in config.json. ValueError if unknown."""
+    """Name in this package of an activation in config.json. ValueError if unknown."""
     ours = SPELLINGS.get(name, name)
     if ours not in NAMES:
         raise ValueError(f"unknown activation {name!r}")

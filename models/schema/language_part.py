@@ -29,7 +29,7 @@ LANGUAGE_MODEL = Part(
         *(Below(name, name) for name in PLAIN),
     ),
 )
-"""Its configuration is an object of config.json, and names its architecture."""
+"""A language model whose configuration is an object of config.json, and names its architecture."""
 
 
 def language_model_below(prefix: str) -> Part:

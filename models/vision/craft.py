@@ -17,7 +17,7 @@ SLICES = ((0, 3, 7, 10), (14, 17), (20, 24, 27), (30, 34, 37))
 POOLED = (7, 14, 24, 34)
 """Convolutions that pooling precedes."""
 DILATION = 6
-"""Of the convolution that stands for the first dense layer."""
+"""Dilation of the convolution that stands for the first dense layer."""
 UPWARD, SCORES = ("upconv1", "upconv2", "upconv3", "upconv4"), (0, 2, 4, 6, 8)
 MARKS = ("basenet.slice1.0.weight", "basenet.slice5.1.weight", "upconv4.conv.0.weight", "conv_cls.8.weight")
 MODULES = (Module("basenet"), *map(Module, UPWARD), Module("conv_cls"))

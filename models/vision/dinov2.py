@@ -21,7 +21,7 @@ LAYERS = {
     "ls2.gamma": "layer_scale2.lambda1",
 }
 MLP_RATIO = 4
-"""Of gated networks, whose width is 2 / 3 of it, rounded."""
+"""MLP ratio of gated networks, whose width is 2 / 3 of it, rounded."""
 MODULES = vit_modules("encoder.layer.", LAYERS)
 MLP_KEYS = (Key("gated", "use_swiglu_ffn", "swiglu", False, flag), Key("mlp_ratio", "mlp_ratio", (), None))
 

@@ -35,11 +35,11 @@ MODULES = (
 )
 EPS = 1e-6
 BASE = 10000.0
-"""Of the frequencies of rotary positions."""
+"""Base of the frequencies of rotary positions."""
 REFERENCE = 16
 """Patches on a side of the images that rotary positions were trained on."""
 ENORMOUS = "enormous"
-"""In the names of the models that normalize what layers compute, not what they take."""
+"""Part of the names of models that normalize the outputs of layers, not their inputs."""
 KEYS = (
     *vit_keys(ClassTask("Eva"), EPS),
     Key("reference", (), "rope.reference", 0, Integer(0, 1024)),

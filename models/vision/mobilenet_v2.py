@@ -19,7 +19,7 @@ CONVOLUTIONS = (
     ("conv_dw", "bn2", "conv_3x3", ("1.0", "1.1")),
     ("conv_pwl", "bn3", "reduce_1x1", ("2", "3")),
 )
-"""Of a block: convolution and batch norm, in transformers and in torchvision."""
+"""Names in a block: convolution and batch norm, in transformers and in torchvision."""
 MARKS = ("features.0.0.weight", "features.1.conv.0.0.weight", "features.18.0.weight")
 
 

@@ -46,7 +46,7 @@ from ..pipelines.image.promptable_model import (
 from ..schema.network_hyperparameters import MASK_GENERATION, ClassTask, Nested, count_of, image_act
 
 IMAGE_EPS, FINAL_EPS = 1e-6, 1e-5
-"""Of norms of images, and of the last norm of tokens."""
+"""Epsilons of norms of images, and of the last norm of tokens."""
 LAYERS = {"norm1": "layer_norm1", "norm2": "layer_norm2", "attn": "attn", "mlp": "mlp"}
 PATCHES = "image_encoder.patch_embed.proj.weight"
 TRANSFORMER, THEIRS = "mask_decoder.", "mask_decoder.transformer."

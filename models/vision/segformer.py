@@ -30,7 +30,7 @@ from ..schema.network_hyperparameters import (
 )
 
 EPS = 1e-5
-"""Of all layer norms; transformers does not use the one in config.json."""
+"""Epsilon of all layer norms; transformers does not use the one in config.json."""
 BLOCK = {
     "norm1": "layer_norm_1",
     "norm2": "layer_norm_2",

@@ -24,7 +24,7 @@ from ..schema.network_hyperparameters import LABELS, OBJECT_DETECTION, ClassTask
 EPS = 1e-3
 HEAD = "model.22"
 STRIDES = (8, 16, 32)
-"""Of the three levels that the head sees, in pixels."""
+"""Strides of the three levels that the head sees, in pixels."""
 CANDLE_NAMES = {
     0: "net.b1.0", 1: "net.b1.1", 2: "net.b2.0", 3: "net.b2.1", 4: "net.b2.2", 5: "net.b3.0", 6: "net.b3.1",
     7: "net.b4.0", 8: "net.b4.1", 9: "net.b5.0", 12: "fpn.n1", 15: "fpn.n2", 16: "fpn.n3", 18: "fpn.n4", 19: "fpn.n5",

@@ -24,7 +24,7 @@ from .gemm import gemm
 from .matmul import matmul
 
 ROWS, COLUMNS = 4, 32
-"""Of the output, that are computed at a time."""
+"""Rows and columns of the output that are computed at a time."""
 
 
 @process_cache

@@ -10,7 +10,7 @@ from ...runtime.ir.cost import Lengths, Rule
 
 Shapes = list[Lengths | None]
 COST_RULES: dict[str, Rule] = owned({}, PROCESS)
-"""By domain and name of the operator, so that none has to be loaded."""
+"""Domain and name of an operator -> its rule, so that none has to be loaded."""
 
 
 def _work(*operators: str) -> Callable[[Rule], Rule]:
@@ -65,7 +65,7 @@ def transposed_convolutions(inputs: Shapes, outputs: Shapes) -> float:
 
 @_work(".LSTM", ".GRU", ".RNN")
 def recurrences(inputs: Shapes, outputs: Shapes) -> float:
-    """At each time of each sequence, all weights."""
+    """Cost of recurrent operators: all weights at each time of each sequence."""
     x = inputs[0]
     return float(math.prod(x[:2]) * (_count(inputs[1]) + _count(inputs[2]))) if x is not None and len(x) == 3 else 0.0
 

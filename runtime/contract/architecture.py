@@ -44,7 +44,8 @@ UNFOLDED = {KEEP_BRANCHES: True, KEEP_NORMS: True}
 """The hyper-parameters of networks as their files store them."""
 REQUIRED = object()
 OWN_HEAD = "own_head"
-"""In a configuration, next to the name of a head: what files call its weight if it is not the embedding, else None."""
+"""Key next to the name of a head in a configuration: the name of its weight in files if it is not the embedding, else
+None."""
 MISSHAPEN = (ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
 """Errors of functions that take sizes from weights of unexpected shapes."""
 

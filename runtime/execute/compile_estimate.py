@@ -25,7 +25,7 @@ from ..jit import code_cache
 WARM_UP_SECONDS = 2.0
 """Until a process has typed its first function: it imports Numba, which registers all types that it knows."""
 WARM_UP_WEIGHT = 0.4
-"""By what the speed of the warm-up counts: it waits for the disk."""
+"""Weight of the warm-up's speed in the estimate: it waits for the disk."""
 KERNEL_SECONDS, BYTE_SECONDS = 0.08, 2.4e-4
 """Seconds of any Numba kernel, and of a byte of its bytecode; fitted to 164 kernels of five models (AVX-512)."""
 EMITTED_SECONDS, EMITTED_BYTE_SECONDS = 0.03, 6e-5

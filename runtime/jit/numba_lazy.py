@@ -41,7 +41,7 @@ _compiles_only = False
 
 
 def compile_only() -> None:
-    """This process compiles kernels and then ends: Numba is imported without what kernels do not use."""
+    """Import Numba without what kernels do not use, in a process that compiles kernels and then ends."""
     global _compiles_only
     _compiles_only = True
 

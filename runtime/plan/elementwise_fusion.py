@@ -118,7 +118,7 @@ def scalar_function(key: str) -> Callable[..., Any]:
 
 
 _KERNELS: dict[Any, Any] = owned({})
-"""By what their text depends on."""
+"""Kernels by what their text depends on."""
 
 
 def broadcast_strides(shape: Sequence[int], box: Sequence[int]) -> tuple[int, ...]:
@@ -290,7 +290,7 @@ def _rounded(storage: str) -> Callable[..., Any]:
 
 @process_cache
 def code_digest(function: Callable[..., Any]) -> str:
-    """Of the code of a function, of the numbers that it names and of the functions that it calls."""
+    """Digest of the code of a function, of the numbers that it names and of the functions that it calls."""
     code = function.__code__
     used = [(name, function.__globals__[name]) for name in sorted(code.co_names) if name in function.__globals__]
     constants = [(name, item) for name, item in used if isinstance(item, int | float)]

@@ -25,7 +25,7 @@ SYNTAX = os.path.join(os.path.dirname(__file__), "module_syntax.py")
 PACKED = "modules.index"
 """The file of an index that a copy of the package carries, beside this module."""
 Stamped = dict[str, tuple[tuple[int, int], "Described"]]
-"""By module: size and modification time of its file, and its entry."""
+"""Module -> size and modification time of its file, and its entry."""
 
 
 class Call(NamedTuple):

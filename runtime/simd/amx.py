@@ -16,7 +16,7 @@ from ..base.dataclass import dataclass
 from .llvm_vector import I8, I16, I32, I64, LANES, Code, Vector, vector_type
 
 ROWS, LINE = 16, 64
-"""Of a tile at most: rows and bytes of one."""
+"""Maximum rows of a tile, and bytes of a row."""
 _INTS, _BYTES = vector_type(I32), vector_type(I8, LINE)
 
 

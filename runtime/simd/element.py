@@ -107,7 +107,7 @@ ELEMENTS = {
         for width in (8, 16, 32, 64)
     },
 }
-"""By the dtype's name."""
+"""Name of a dtype -> its storage."""
 
 
 def element(dtype: np.dtype[Any]) -> Element | None:

@@ -37,7 +37,7 @@ def _passed(node: Node, build: Builder, gradients: Sequence[Value | None]) -> li
 
 
 AFTER = Op("After", CANDLE, compute=lambda x, other: x, infer=_as_first, gradients=[_passed])
-"""Its first input, not before there is the second one."""
+"""Returns its first input, once the second one is computed."""
 
 
 @function()

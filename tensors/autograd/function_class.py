@@ -144,4 +144,4 @@ def _as_identity(node: Node, build: Builder) -> None:
 
 
 OWN = Op("OwnGradient", CANDLE, compute=lambda x, *inputs: x, infer=_as_first, lower=_as_identity)
-"""Its first input; the gradients of the others are those of a `Function`."""
+"""Returns its first input; the gradients of the others are those of a `Function`."""

@@ -554,7 +554,7 @@ class TensorMethods:
 
     @overload
     def chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> tuple[Tensor, ...]:
-        """At most `chunks` parts of one length, the last one shorter if it has to be."""
+        """Split into at most `chunks` parts of one length, the last one shorter if it has to be."""
     @overload
     def chunk(self, chunks: builtins.int, *, axis: builtins.int) -> tuple[Tensor, ...]: ...
     def clamp(self, min: Tensor | builtins.float | None = None, max: Tensor | builtins.float | None = None) -> Tensor:
@@ -2286,7 +2286,7 @@ class TensorMethods:
     ) -> Any: ...
     @overload
     def unsafe_chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> tuple[Tensor, ...]:
-        """At most `chunks` parts of one length, the last one shorter if it has to be."""
+        """Split into at most `chunks` parts of one length, the last one shorter if it has to be."""
     @overload
     def unsafe_chunk(self, chunks: builtins.int, *, axis: builtins.int) -> tuple[Tensor, ...]: ...
     @overload

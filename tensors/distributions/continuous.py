@@ -66,7 +66,7 @@ class Uniform(Distribution):
 
 
 class Exponential(Distribution):
-    """Of a rate."""
+    """Exponential distribution with a rate."""
 
     has_rsample = True
     parameters = {"rate": 0}  # noqa: RUF012
@@ -109,7 +109,7 @@ class Exponential(Distribution):
 
 
 class Laplace(LocationScale):
-    """Of a center and a scale."""
+    """Laplace distribution with a center and a scale."""
 
     @property
     def stddev(self) -> Tensor:
@@ -140,7 +140,7 @@ class Laplace(LocationScale):
 
 
 class Cauchy(LocationScale):
-    """Of a median and half of the width at half of the height."""
+    """Cauchy distribution with a median and half of the width at half of the height."""
 
     @property
     def mean(self) -> Tensor:
@@ -167,7 +167,7 @@ class Cauchy(LocationScale):
 
 
 class Gumbel(LocationScale):
-    """Of the largest of many numbers, with a location and a scale."""
+    """Gumbel distribution, of the largest of many numbers, with a location and a scale."""
 
     @property
     def mean(self) -> Tensor:

@@ -23,7 +23,7 @@ def _drawn(shape: tuple[int, ...], concentration: Tensor) -> np.ndarray:
 
 
 class Gamma(Distribution):
-    """Of a concentration and a rate."""
+    """Gamma distribution with a concentration and a rate."""
 
     parameters = {"concentration": 0, "rate": 0}  # noqa: RUF012
 
@@ -74,7 +74,7 @@ class Chi2(Gamma):
 
 
 class Dirichlet(Distribution):
-    """Of shares that add up to 1 along the last dim."""
+    """Dirichlet distribution of shares that add up to 1 along the last dim."""
 
     parameters = {"concentration": 1}  # noqa: RUF012
 
@@ -117,7 +117,7 @@ class Dirichlet(Distribution):
 
 
 class Beta(Distribution):
-    """Of a share, with two concentrations."""
+    """Beta distribution of a share, with two concentrations."""
 
     parameters = {"concentration1": 0, "concentration0": 0}  # noqa: RUF012
 
@@ -154,7 +154,7 @@ class Beta(Distribution):
 
 
 class StudentT(Distribution):
-    """Of degrees of freedom, a center and a scale."""
+    """Student's t-distribution with degrees of freedom, a center and a scale."""
 
     parameters = {"df": 0, "loc": 0, "scale": 0}  # noqa: RUF012
 

@@ -16,7 +16,7 @@ HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 
 
 class Normal(LocationScale):
-    """Of a mean `loc` and a standard deviation `scale`."""
+    """Normal distribution with a mean `loc` and a standard deviation `scale`."""
 
     @property
     def stddev(self) -> Tensor:
@@ -127,7 +127,7 @@ class HalfNormal(Distribution):
 
 
 class MultivariateNormal(Distribution):
-    """Of vectors with a mean and one of a covariance, its inverse, or its triangular factor.
+    """Normal distribution of vectors with a mean and one of a covariance, its inverse, or its triangular factor.
 
     Args:
         loc: [..., n].

@@ -147,7 +147,8 @@ class SingularValuesFunction(Function):
 
 
 class EighFunction(Function):
-    """Of a matrix of which one triangle is read; the gradient is symmetric, as in torch."""
+    """Eigenvalues and eigenvectors of a matrix of which one triangle is read; the gradient is symmetric, as in
+    torch."""
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, triangle: str) -> tuple[Tensor, ...]:
@@ -171,7 +172,7 @@ def eigen_of(a: Tensor, triangle: str) -> Any:
 
 
 class EigenvaluesFunction(Function):
-    """Without the eigenvectors' gradients, which equal eigenvalues do not have."""
+    """Eigenvalues alone, without the eigenvectors' gradients, which equal eigenvalues do not have."""
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, triangle: str) -> Tensor:
@@ -189,7 +190,7 @@ class EigenvaluesFunction(Function):
 
 
 class EigFunction(Function):
-    """Of any square matrix; eigenvalues and eigenvectors are complex."""
+    """Complex eigenvalues and eigenvectors of any square matrix."""
 
     @staticmethod
     def forward(ctx: Context, a: Tensor) -> tuple[Tensor, ...]:

@@ -94,7 +94,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
 
 @operation()
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` parts of one length, the last one shorter if it has to be."""
+    """Split into at most `chunks` parts of one length, the last one shorter if it has to be."""
     if chunks < 1:
         raise UsageError("E-TENSOR-VALUE", None, f"{chunks} parts of a tensor", expected="at least 1")
     length = input.shape[dim_of(dim, input.ndim)]

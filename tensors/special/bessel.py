@@ -16,16 +16,16 @@ from ..core.tensor import Tensor
 from ..operations.operands import promoted, real_float
 
 POINTS = 128
-"""Of the trapezoidal rule over a period."""
+"""Points of the trapezoidal rule over a period."""
 LARGE = 25.0
 """From here on the asymptotic series of J and Y have all digits of f64."""
 LARGE_MODIFIED = 60.0
 TERMS = 24
-"""Of the asymptotic series."""
+"""Terms of the asymptotic series."""
 ORDERS = 32
-"""Of Neumann's series."""
+"""Orders of Neumann's series."""
 STEP, STEPS = 0.1, 400
-"""Of the integral of K."""
+"""Step and number of steps of the integral of K."""
 SERIES_TO = -8.0
 """Airy's function is a power series from here up to 1."""
 AIRY = 3 ** (-2 / 3) / math.gamma(2 / 3), 3 ** (-1 / 3) / math.gamma(1 / 3)

@@ -22,7 +22,7 @@ LANCZOS = (
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 """B_2, B_4 ... B_14."""
 MAX_STEPS = 200
-"""Of the recurrence towards large arguments, from negative ones on."""
+"""Maximum steps of the recurrence towards large arguments, from negative ones on."""
 ASYMPTOTIC_FROM = 10
 """Arguments from which the asymptotic series has all digits of f64."""
 

@@ -39,7 +39,7 @@ class _Text:
         self._indexed = 0
 
     def following(self, tokens: Sequence[int], count: int) -> Sequence[int]:
-        """At most `count` tokens that followed the last n-gram of a text, which begins with the tokens of the previous
+        """Up to `count` tokens that followed the last n-gram of a text, which begins with the tokens of the previous
         call."""
         for end in range(self._indexed + 1, len(tokens)):
             for size in range(SHORTEST, min(LONGEST, end) + 1):

@@ -36,7 +36,7 @@ class Style:
 
     @property
     def padding(self) -> Padding:
-        """Of a convolution."""
+        """Padding of a convolution."""
         return SAME if self.same else None
 
 

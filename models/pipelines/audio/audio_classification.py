@@ -15,7 +15,7 @@ from .sound_inputs import each_sound, rows_of
 
 LOGITS = "logits"
 SIGNATURES = (({VALUES: 3}, {LOGITS: 2}), ({VALUES: 2}, {LOGITS: 2}))
-"""Of models of spectrograms, and of samples."""
+"""Inputs and outputs of models of spectrograms, and of samples: ranks by name."""
 TOP = 5
 
 

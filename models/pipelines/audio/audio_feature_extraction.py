@@ -13,7 +13,7 @@ from .sound_inputs import each_sound
 
 VECTOR, STATES = "pooler_output", "last_hidden_state"
 SIGNATURES = (({VALUES: 3}, {STATES: 3, VECTOR: 2}), ({VALUES: 2}, {STATES: 3}))
-"""Of models of spectrograms, and of samples, which make no vector: it is the mean over frames."""
+"""Inputs and outputs of models of spectrograms, and of samples, which make no vector: it is the mean over frames."""
 
 
 class AudioFeatureExtraction(HeardWindows):

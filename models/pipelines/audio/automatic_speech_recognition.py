@@ -24,9 +24,9 @@ from .transcription.speech_segments import HeardSound, SpeechFinder
 SAMPLES, LOGITS = "input_values", "logits"
 SIGNATURES = (({SAMPLES: 2}, {LOGITS: 3}),)
 WIDTHS, STRIDES = (10, 3, 3, 3, 3, 2, 2), (5, 2, 2, 2, 2, 2, 2)
-"""Of the convolutions of models that do not tell."""
+"""Widths and strides of the convolutions of models that do not state them."""
 WINDOW_SECONDS, CONTEXT_SECONDS = (30.0, 10.0), (5.0, 2.0)
-"""Of a window, and of each end of it that belongs to the neighbours; the second ones are those of streams."""
+"""Seconds of a window, and of each end of it that belongs to the neighbours; the second ones are those of streams."""
 PAUSE, LONGEST = 0.6, 10.0
 """Seconds between words that end a segment, and of a segment."""
 LENGTHS = Listed(Integer(1, 1 << 12), 1, 64)

@@ -16,9 +16,9 @@ from ..task_model import TaskModel
 
 VALUES = "input_values"
 WINDOW_SECONDS = 30
-"""Of a window of samples."""
+"""Seconds of a window of samples."""
 LEAST_SECONDS = 1
-"""Of the last one, which is left out if it is shorter."""
+"""Minimum seconds of the last window, which is left out if it is shorter."""
 
 
 class HeardWindows:

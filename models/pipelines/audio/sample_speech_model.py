@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 LONGEST_SECONDS = 30.0
-"""Of what the model hears at once."""
+"""Maximum seconds that the model hears at once."""
 PAUSE_SECONDS = 0.6
-"""Of quiet that ends a segment of a stream."""
+"""Seconds of quiet that end a segment of a stream."""
 TOKENS_PER_SECOND = 6.5
 """Tokens of a text, at most, as the authors limit it; models repeat themselves beyond."""
 LEAST_SAMPLES = 895

@@ -21,13 +21,13 @@ SIGNATURES = (({MELS: 3}, {VECTORS: 2}),)
 RATE, WINDOW, HOP = 16_000, 400, 160
 """Samples a second, of a frame, and from one frame to the next."""
 BANDS = 40
-"""Of models that do not tell."""
+"""Mel bands of models that do not state them."""
 FRAMES = 160
 """Frames of a part of the sound, whose vectors are averaged."""
 STEP = round(RATE / 1.3 / HOP)
 """Frames from one part to the next: 1.3 parts a second."""
 COVERED = 0.75
-"""Of the last part, which is left out if the sound covers less of it."""
+"""Minimum share of the last part that the sound covers; it is left out below that."""
 LOUDNESS = -30.0
 """Decibels below full scale to which quieter sounds are raised."""
 BATCH = 64

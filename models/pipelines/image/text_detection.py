@@ -19,7 +19,7 @@ from .image_pipeline import ImagePipeline, listed, named_edges
 
 OUTPUTS = ({"region_score": None, "affinity_score": None},)
 LONGEST, DIVISOR = 2560, 32
-"""Of the edges of prepared pictures, as in EasyOCR."""
+"""Maximum, and divisor, of the edges of prepared pictures, as in EasyOCR."""
 SCALE = 2
 """Pixels of the input that one position of a score map stands for."""
 LABEL = "text"

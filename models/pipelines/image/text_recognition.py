@@ -18,7 +18,7 @@ LOGITS = "character_logits"
 """Name of the output, [batch, positions, characters]."""
 OUTPUTS = ({LOGITS: None},)
 HEIGHT = 64
-"""Of prepared pictures, as in EasyOCR."""
+"""Height of prepared pictures, as in EasyOCR."""
 BLANK = 0
 """The character that separates others, and stands for none."""
 

@@ -33,7 +33,7 @@ SLACK, SLACK_SHARE = 0.5, 0.01
 RATES = range(1_000, 1_000_000)
 """Samples a second that files may have."""
 SECONDS = 10.0
-"""Of a block, at most."""
+"""Maximum seconds of a block."""
 BLOCK = 1 << 20
 """Samples of all channels of a block, at most."""
 PIPED = 1 << 30

@@ -10,7 +10,7 @@ from ....runtime.base.dataclass import dataclass
 from .framing import frames_of
 
 FRAME_SECONDS = 0.1
-"""Of the frames whose loudness is compared."""
+"""Seconds of the frames whose loudness is compared."""
 QUIET = 1e-3
 """Energy of a frame in a pause, at most, as a part of that of the loudest one before."""
 

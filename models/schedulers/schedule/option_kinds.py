@@ -65,4 +65,4 @@ KINDS: Mapping[str, Kind] = {
     "s": POSITIVE,
     "eta": Real(0, 1),
 }
-"""By the name of the option, those that are not a choice among words."""
+"""Name of an option -> its kind, for options that are not a choice among words."""

@@ -24,7 +24,7 @@ LEAST_PRODUCT = 2.0**-24
 BETA = 0.6
 """Both parameters of the beta distribution."""
 TERMS = 64
-"""Of the series of the beta distribution up to 1 / 2, where each one is at most half of the one before."""
+"""Terms of the series of the beta distribution up to 1 / 2, where each one is at most half of the one before."""
 BISECTIONS = 60
 
 

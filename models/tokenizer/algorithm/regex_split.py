@@ -24,7 +24,7 @@ CLASSES = {
     "M": ("\xd4", ""),
     "S": ("\xd5", r"$+<->^`|~"),
 }
-"""By the first letter of the category: the character that stands for those outside ASCII, and those inside it."""
+"""First letter of a category -> the character that stands for those outside ASCII, and those inside it."""
 OTHER, SPACE = "\xd0", "\v"
 WHITE = frozenset("\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))))
 CLASS = re.compile(r"\\p\{([NLPMS])[a-z]?\}")

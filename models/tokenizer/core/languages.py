@@ -49,7 +49,7 @@ MARKINGS = {
     "MarianTokenizer": Marking(r">>(.{1,40})<<", TARGET),
     "T5Tokenizer": Marking(r"<2([A-Za-z_]{1,40})>", TARGET),
 }
-"""By `tokenizer_class` of tokenizer_config.json, without ``Fast``."""
+"""`tokenizer_class` of tokenizer_config.json, without ``Fast`` -> its markers."""
 
 
 class Languages:

@@ -23,7 +23,7 @@ from .tokenizer_differences import differences
 UNPREFIXED = ("gemma", "gemma2", "gemma3")
 """Architectures whose text gets no space prefix."""
 EXTRA: dict[tuple[str, int | None], dict[str, int]] = {("gemma", None): {"eot": 107}, ("llama", 32016): {"eot": 32010}}
-"""By architecture and size of the vocabulary (any where None): ids that no file says."""
+"""Architecture and size of the vocabulary (any if None) -> ids that no file states."""
 ADD_BOS: dict[tuple[str, int | None], bool] = {
     ("phi2", None): False,
     ("chatglm", None): False,
@@ -35,7 +35,7 @@ NAMED_ROLES = {
     "glm4moe": {"eot": "<|user|>", "unk": "<|endoftext|>", "bos": "[gMASK]", "eom": "<|observation|>"},
     "chatglm": {"eos": "<|endoftext|>", "eot": "<|user|>", "unk": "<|endoftext|>"},
 }
-"""By architecture: texts of tokens whose roles no file says."""
+"""Architecture -> texts of tokens whose roles no file states."""
 
 
 def gguf_metadata(graph: Graph, architecture: str, rows: int | None, token_types: int | None = None) -> dict[str, Meta]:

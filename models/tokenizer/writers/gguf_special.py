@@ -22,7 +22,7 @@ MIDDLES = {
     "eot": "eot",
     "eom": "eom",
 }
-"""By role: the middle of the key of its id; others have none."""
+"""Role -> the middle of the key of its id; others have none."""
 ADDED = ("bos", "eos", "sep")
 """Roles whose adding has a key."""
 

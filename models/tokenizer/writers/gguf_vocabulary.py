@@ -347,4 +347,4 @@ MAKERS: tuple[tuple[str, Maker], ...] = (
     ("rwkv_vocab*.txt", _from_rwkv), ("tokenizer.bin", _from_llama2c),
     ("*", _from_library),
 )  # fmt: skip
-"""By the name of a file."""
+"""Patterns of file names, and the functions that read them."""

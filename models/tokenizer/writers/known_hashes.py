@@ -131,5 +131,5 @@ HASHES = {
     "laguna": ("972da7b59cec44d1f0a490a86c96df53859e486e481563e5dddac155013d87ac",),
     "ufakzeka": ("653660222fb704f61cbf2b618a8ae6502b7f8b20c980f9a5de07ed78e13319cd",),
 }
-"""By the name in ``tokenizer.ggml.pre``: hashes of the list of ids as Python writes it."""
+"""Name in ``tokenizer.ggml.pre`` -> hashes of the list of ids as Python writes it."""
 NAMES = {digest: name for name, digests in HASHES.items() for digest in digests}

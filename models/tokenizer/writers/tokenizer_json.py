@@ -218,4 +218,4 @@ def _wordpiece(tokenizer: Tokenizer, metadata: Mapping[str, Any]) -> Json:
 BUILDERS: dict[Any, Callable[[Tokenizer, Mapping[str, Any]], Json]] = {
     "llama": _spm, "gpt2": _bytes, "gemma4": _bytes, "t5": _unigram, "bert": _wordpiece,
 }  # fmt: skip
-"""By ``tokenizer.ggml.model``."""
+"""``tokenizer.ggml.model`` -> its builder."""

@@ -30,7 +30,7 @@ CHUNK = 256
 """Elements of a row that are decoded at a time: half as many as of codes, which are half as wide."""
 PAIRS = RUN // 2
 MAX_ACTIVATION = 2047
-"""Of an activation's integer: 32 products of it with 16 bits are below 2^31."""
+"""Maximum of an activation's integer: 32 products of it with 16 bits are below 2^31."""
 
 
 @dataclass(frozen=True)

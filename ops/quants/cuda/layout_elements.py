@@ -14,7 +14,7 @@ from . import NOTHING, Element
 from .fields import byte, half, single
 
 Field = Callable[[Any, int, int], Any]
-"""Of the bytes, the byte where a block starts, and an index."""
+"""Function of the bytes, the byte where a block starts, and an index."""
 
 
 def part_of(part: Bits) -> Field:

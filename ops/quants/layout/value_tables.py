@@ -10,7 +10,7 @@ E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 """Twice the values of E2M1 floats (MXFP4, NVFP4), so that they are integers; `e8m0_half` and `ue4m3_half` halve their
 scales."""
 IQ4_NL = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
-"""Of IQ4_NL and IQ4_XS."""
+"""Values of the codes of IQ4_NL and IQ4_XS."""
 IQ1_DELTA = 0.125
 """Shift of the grid points of IQ1_S and IQ1_M."""
 

@@ -133,13 +133,13 @@ def _shown(pattern: str) -> str:
 
 
 def searched(arguments: Mapping[str, Any]) -> list[bool]:
-    """In the child: whether Python's engine finds ``pattern`` in each of ``texts``."""
+    """Whether Python's engine finds ``pattern`` in each of ``texts``; runs in the child process."""
     pattern = _python(arguments["pattern"])
     return [pattern.search(text) is not None for text in arguments["texts"]]
 
 
 def substituted(arguments: Mapping[str, Any]) -> list[str]:
-    """In the child: each of ``texts`` with what matches ``pattern`` replaced by ``replacement``."""
+    """Each of ``texts`` with the matches of ``pattern`` replaced by ``replacement``; runs in the child process."""
     pattern, replacement = _python(arguments["pattern"]), arguments["replacement"]
     try:
         return [pattern.sub(replacement, text) for text in arguments["texts"]]

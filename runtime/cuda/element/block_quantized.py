@@ -140,7 +140,7 @@ class BlockForm:
 
     @property
     def run(self) -> BlockRuns | None:
-        """By ``ops/quants/cuda/dot4_runs.py``."""
+        """Runs of the block type, from ``ops/quants/cuda/dot4_runs.py``."""
         found = _device().runs.get(self.kind.name)
         return None if found is None else BlockRuns(self.kind, found)
 

@@ -80,7 +80,7 @@ class DeviceKernel:
         return cuda.jit(self.function) if self.folder is None else _cached(self.function, str(self.folder))
 
     def ptx(self, signature: tuple[str, ...], cc: tuple[int, int]) -> str:
-        """Its PTX for a compute capability; needs no device."""
+        """PTX of the kernel for a compute capability; needs no device."""
         from numba import cuda
         from numba.cuda import types
 

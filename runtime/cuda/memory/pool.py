@@ -78,7 +78,7 @@ class Pool:
         self._lock = threading.RLock()
 
     def allocate(self, nbytes: int) -> Any:
-        """At least `nbytes` bytes, reused if possible."""
+        """An allocation of at least `nbytes` bytes, reused if possible."""
         size = allocation_size(nbytes)
         with self._lock:
             self.held += size

@@ -20,7 +20,7 @@ from .reach import reach_of
 from .stages import Block, Recurrence, Run, Stage, Windows
 
 SECONDS = 2.0
-"""Of a window, at least: what a convolution makes of it is still in cache when the next one reads it."""
+"""Minimum seconds of a window: the output of a convolution is still in cache when the next one reads it."""
 
 
 class CodecStages:

@@ -70,7 +70,7 @@ class TranscriptionOptions:
 
     @property
     def temperatures(self) -> tuple[float, ...]:
-        """Of all attempts."""
+        """Temperatures of all attempts."""
         return (self.temperature,) if isinstance(self.temperature, int | float) else tuple(self.temperature)
 
 

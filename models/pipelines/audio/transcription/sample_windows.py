@@ -52,7 +52,7 @@ class SampleWindows:
 
     @property
     def seconds(self) -> float:
-        """Of all samples that have arrived."""
+        """Seconds of all samples that have arrived."""
         return (self._dropped + len(self._held)) / self._mel.rate
 
     def at(self, first: int) -> tuple[np.ndarray, int] | None:

@@ -18,7 +18,7 @@ from .segments import Segment, Word
 SHORTEST, SILENCE, PADDING = 0.0, 2.0, 0.4
 """Seconds of a segment, at least; of silence that ends one; and that are added at both ends."""
 STREAM_SECONDS = 1.0
-"""Of a block of audio that arrives while it is transcribed."""
+"""Seconds of a block of audio that arrives while it is transcribed."""
 
 
 class SpeechFinder(Protocol):

@@ -68,7 +68,7 @@ class Transcriber:
 
     @property
     def seconds(self) -> float:
-        """Of audio that has arrived."""
+        """Seconds of audio that have arrived."""
         return self._windows.seconds
 
     def segments(self) -> Iterator[Segment]:

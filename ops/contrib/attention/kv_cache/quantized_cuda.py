@@ -18,7 +18,7 @@ from ....elementwise.unary import _round as to_even
 from ....quantized.quantized_cuda import saturated
 
 LARGEST = 448.0
-"""Of floats in a cache."""
+"""Largest magnitude of f8 floats in a cache."""
 F32, INT64 = np.dtype(np.float32), np.dtype(np.int64)
 
 
