@@ -10,6 +10,7 @@ from statistics import NormalDist
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
+from ...runtime.base.units import counted
 from ...runtime.contract.architecture import HF, Architecture, Config, Key, Stored, Weight
 from ...runtime.contract.hyperparameter import (
     COUNT,
@@ -106,6 +107,8 @@ KEYS = (
 )  # fmt: skip
 COPIES, LAYER_INPUT = 4, 256
 """Sizes that llama.cpp has as constants."""
+NARROW = 1024
+"""Width up to which the standard deviation of a sample is not that of all units, to the precision of f16."""
 OWN_LAYERS = 20
 """Layers with keys and values of their own that llama.cpp expects."""
 HF_LAYER, GGUF_LAYER = "model.layers.{i}.", "blk.{i}."
@@ -259,6 +262,14 @@ def _fixed_sparsity(config: Config, names: Collection[str]) -> str | None:
     return f"computes activation_sparsity_pattern {SPARSITY} in the first {SPARSE_LAYERS} layers, and 0 in others"
 
 
+def _sample_variance(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of sparse activations, whose cutoff llama.cpp computes by the variance of a sample: it divides by the
+    width less one, which f16 shows where networks are narrow."""
+    if not any(config.sparsity) or config.intermediate > NARROW:
+        return None
+    return f"keeps activations by another cutoff in networks of up to {counted(NARROW, 'unit')}"
+
+
 def _fixed_widths(config: Config, names: Collection[str]) -> str | None:
     """Deviation of models whose sizes of AltUp and per-layer inputs are not those of the published ones."""
     if (config.copies, config.layer_size) == (COPIES, LAYER_INPUT):
@@ -280,7 +291,7 @@ ARCHITECTURES = (
         decoder_tasks(build),
         tied=True,
         wide_activations=True,
-        deviations=(Unread(BIAS), _fixed_sharing, _first_copy, _fixed_sparsity, _fixed_widths),
+        deviations=(Unread(BIAS), _fixed_sharing, _first_copy, _fixed_sparsity, _fixed_widths, _sample_variance),
         defaults={
             "gemma3n_text": {
                 "head_dim": 256,

@@ -7,11 +7,12 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert import models
+from candle_convert.runtime.contract.weight_binding import architectures
 from candle_convert.tests.builders.gguf_cases import built, one_of_each
 from candle_convert.tests.oracles.libllama import NAME, Libllama
 from candle_convert.tests.oracles.transformers import difference
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 BASES = {case.config["model_type"]: case for case in one_of_each()}
 ENDS = ("jamba",)
 """Models with which libllama ends the process."""
@@ -25,8 +26,9 @@ LONGROPE = {
 def written(kind, settings, folder):
     """Ids, the logits of transformers, notes on llama.cpp, and the GGUF file."""
     case = BASES[kind]
+    arch = next(known.gguf[0] for known in architectures() if kind in known.model_types)
     ids, want = built(replace(case, config={**case.config, **settings}), folder / "model")
-    keys = {"tokenizer.ggml.model": "no_vocab", f"{kind}.vocab_size": np.uint32(want.shape[-1])}
+    keys = {"tokenizer.ggml.model": "no_vocab", f"{arch}.vocab_size": np.uint32(want.shape[-1])}
     path = folder / "model.gguf"
     report = cc.convert(folder / "model", path, metadata=keys)
     assert difference(models.load(path, threads=1).logits(ids), want) < 1e-4
@@ -48,6 +50,30 @@ def test_models_that_llama_cpp_does_not_load(kind, settings, what, tmp_path):
     if NAME and kind not in ENDS:
         with pytest.raises(AssertionError, match="does not load"):
             Libllama(path)
+
+
+def test_sparse_activations_of_narrow_networks(tmp_path, monkeypatch):
+    """libllama computes the logits that transformers has with the variance of a sample."""
+    import transformers.models.gemma3n.modeling_gemma3n as gemma3n
+
+    narrow = {"intermediate_size": 96}
+    ids, want, notes, path = written("gemma3n_text", narrow, tmp_path)
+    assert any("another cutoff in networks of up to 1,024 units" in note for note in notes)
+    assert not written("gemma3n_text", {}, tmp_path / "wide")[2]
+    if NAME:
+        biased = torch.std
+
+        def of_a_sample(x, dim, keepdim, unbiased):
+            return biased(x, dim=dim, keepdim=keepdim, unbiased=not unbiased)
+
+        case = BASES["gemma3n_text"]
+        with monkeypatch.context() as patched:
+            patched.setattr(gemma3n.torch, "std", of_a_sample)
+            _, sample = built(replace(case, config={**case.config, **narrow}), tmp_path / "sample")
+        theirs = Libllama(path)
+        got = np.stack([theirs.advance([token]) for token in ids[0]])[None]
+        theirs.close()
+        assert difference(got, sample) < 1e-3 < difference(got, want)
 
 
 def test_factors_that_llama_cpp_takes_by_its_context(tmp_path):

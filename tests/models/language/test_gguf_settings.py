@@ -33,7 +33,7 @@ SETTINGS = {
     "partial_rotary_factor": (0.25,),
     **dict.fromkeys(("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"), EPSILON),
     **dict.fromkeys(("hidden_act", "hidden_activation", "activation_function"), ACTIVATION),
-    "sliding_window": (5,), "attention_window_size": (5,), "attn_logit_softcapping": (2.0,),
+    "sliding_window": (4, 5, 16), "attention_window_size": (5,), "attn_logit_softcapping": (2.0,),
     "final_logit_softcapping": (2.0,), "query_pre_attn_scalar": (40,), "attention_multiplier": (0.2,),
     "embedding_multiplier": (2.5,), "residual_multiplier": (0.6,), "logits_scaling": (3.0,), "logit_scale": (0.3,),
     "key_multiplier": (0.3,), "lm_head_multiplier": (0.3,), "clip_qkv": (0.3,), "rope_local_base_freq": (100.0,),
