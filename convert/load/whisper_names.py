@@ -87,6 +87,8 @@ CT2_WHOLE = {
     "decoder/layer_norm/beta": "decoder.layer_norm.bias",
     **{f"encoder/conv{i}/{part}": f"encoder.conv{i}.{part}" for i in (1, 2) for part in ("weight", "bias")},
 }
+CT2_EMBEDDING, CT2_HEAD = "decoder/embeddings/weight", "decoder/projection/weight"
+CT2_NAMES = {**{theirs: f"model.{ours}" for theirs, ours in CT2_WHOLE.items()}, CT2_HEAD: "proj_out.weight"}
 CT2_LISTS = {"suppress_ids": "suppress_tokens", "suppress_ids_begin": "begin_suppress_tokens", HEADS: HEADS}
 """Lists in the config.json next to CTranslate2's files -> transformers' names in generation_config.json."""
 
@@ -97,7 +99,7 @@ def transformers_names(graph: Graph) -> Graph:
     prefix = next((each for each in PREFIXES if f"{each}n_mels" in graph.metadata), OPENAI)
     if "decoder.token_embedding.weight" in graph.weights and f"{prefix}n_mels" in graph.metadata:
         sizes, rename = _sizes(graph, prefix), _renamed
-    elif "decoder/embeddings/weight" in graph.weights and _is_ctranslate2(graph):
+    elif CT2_EMBEDDING in graph.weights and _is_ctranslate2(graph):
         sizes, rename = _ct2_sizes(graph), _of_ctranslate2
     else:
         return graph
@@ -107,7 +109,7 @@ def transformers_names(graph: Graph) -> Graph:
 def origins(graph: Graph) -> dict[str, str]:
     """Canonical name -> name in the file, of renamed weights that are one tensor of the file."""
     if _is_ctranslate2(graph):
-        return {f"model.{ours}": theirs for theirs, ours in CT2_WHOLE.items() if theirs in graph.weights}
+        return {ours: theirs for theirs, ours in CT2_NAMES.items() if _is_own(graph.weights, theirs)}
     return {f"model.{renamed(name)}": name for name in graph.weights}
 
 
@@ -203,8 +205,9 @@ def _config(sizes: Mapping[str, int]) -> dict[str, Any]:
 def _of_ctranslate2(graph: Graph) -> Iterator[tuple[str, StoredTensor]]:
     weights = graph.weights
     for name in weights:
-        if name in CT2_WHOLE:
-            yield f"model.{CT2_WHOLE[name]}", _dequantized(weights, name)
+        if name in CT2_NAMES:
+            if _is_own(weights, name):
+                yield CT2_NAMES[name], _dequantized(weights, name)
             continue
         layer = CT2_LAYER.fullmatch(name)
         if layer is None:
@@ -217,6 +220,11 @@ def _of_ctranslate2(graph: Graph) -> Iterator[tuple[str, StoredTensor]]:
                     yield f"{before}{projection}.{part}", piece
         elif block in CT2_LINEAR or block in CT2_LAYER_NORMS:
             yield f"{before}{CT2_LINEAR.get(block) or CT2_LAYER_NORMS[block]}.{part}", _dequantized(weights, name)
+
+
+def _is_own(weights: Mapping[str, StoredTensor], name: str) -> bool:
+    """Whether a file has a variable that is no alias of the embedding."""
+    return name in weights and (name != CT2_HEAD or weights[name] is not weights.get(CT2_EMBEDDING))
 
 
 def _split(weights: Mapping[str, StoredTensor], name: str, count: int) -> list[StoredTensor]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LAYER = re.compile(r"model\.(encoder|decoder)\.layers\.(\d+)\.(.+)\.(weight|bias)")
 VECTORS = r"(\.bias|_ln\.weight|\.ln\.weight|\.ln_post\.weight|\.positional_embedding|^mel_filters)\Z"
 KERNELS = r"\.conv[12]\.weight\Z"
+HEAD = "head.weight"
 Rules = tuple[tuple[str, str], ...]
 
 
@@ -51,6 +52,9 @@ def to_whisper_file(source: Graph, model: Model, graph: Graph) -> Rules:
     if stated != known:
         why = f"whisper.cpp makes features by other settings than {FILE} has"
         raise UnsupportedError("E-OUT-FEATURES", path, why, expected=known, found=stated)
+    if HEAD in model.weights:
+        why = "whisper.cpp computes logits by the token embedding, and the model has a head of its own"
+        raise UnsupportedError("E-OUT-HEAD", path, why, expected="no proj_out.weight, or the embedding's values")
     graph.weights = {
         FILTERS: StoredTensor.of(mel.filters),
         **dict(map(_named, unbind(model.architecture, config, model.weights, HF).items())),

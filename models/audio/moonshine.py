@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.contract.architecture import HF, Architecture, Config, Key, RunOptions, Task, Weight
-from ...runtime.contract.hyperparameter import COUNT, SIZE, Only
+from ...runtime.contract.hyperparameter import COUNT, SIZE
 from ...runtime.ir.graph import Graph, Value
 from ..layers.audio.conv1d import conv1d
 from ..layers.audio.wave_encoder import WaveEncoder
@@ -79,7 +79,6 @@ KEYS = own_keys(
     Scaling(),
     partial(0.9),
     ROTARY,
-    Key("tied", "tie_word_embeddings", (), True, Only(True)),
     Key("decoder_start", "decoder_start_token_id", (), 1, SIZE, at_most=("vocab",)),
 )
 
@@ -117,6 +116,7 @@ WEIGHTS = own_names(
         "both",
     ),
     *matrix("decoder.norm", "model.decoder.norm", None, shape=("hidden",)),
+    Weight("head.weight", "proj_out.weight", shape=("vocab", "hidden"), optional=True, repeats="embed.weight"),
 )
 
 
@@ -193,6 +193,6 @@ ARCHITECTURES = (
             ),
         ),
         prefixes=("model.",),
-        ignored=(r"^proj_out\.weight$",),
+        tied=True,
     ),
 )

@@ -44,7 +44,6 @@ KEYS = own_keys(
     Key("decoder_intermediate", "decoder_ffn_dim", (), kind=COUNT),
     act("gelu", "activation_function"),
     Key("scaled", "scale_embedding", (), False, Only(False)),
-    Key("tied", "tie_word_embeddings", (), True, Only(True)),
     Key("decoder_start", "decoder_start_token_id", (), 50257, SIZE, at_most=("vocab",)),
 )
 WEIGHTS = own_names(
@@ -56,6 +55,7 @@ WEIGHTS = own_names(
     Weight("decoder.positions.weight", "model.decoder.embed_positions.weight", shape=("positions", "hidden")),
     *layer_weights("decoder", "decoder_layers", "decoder_intermediate"),
     *norm_weights("layer_norm", "norm"),
+    Weight("head.weight", "proj_out.weight", shape=("vocab", "hidden"), optional=True, repeats="embed.weight"),
 )
 
 
@@ -143,7 +143,7 @@ ARCHITECTURES = (
             ),
         ),
         prefixes=("model.",),
-        ignored=(r"^proj_out\.weight$",),
+        tied=True,
     ),
     VOXTRAL_ENCODER,
 )

@@ -51,7 +51,7 @@ WEIGHTS = (
     *matrix(f"{OURS}mlp.up", f"{HF}mlp.dense_h_to_4h", f"{GGUF}ffn_up", shape=("intermediate", "hidden")),
     *matrix(f"{OURS}mlp.down", f"{HF}mlp.dense_4h_to_h", f"{GGUF}ffn_down", shape=("hidden", "intermediate")),
     *matrix("norm", "gpt_neox.final_layer_norm", "output_norm", shape=("hidden",)),
-    *matrix("head", "embed_out", "output", optional=True, shape=("vocab", "hidden")),
+    *matrix("head", ("embed_out", "lm_head"), "output", optional=True, shape=("vocab", "hidden")),
 )
 
 

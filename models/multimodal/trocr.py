@@ -76,6 +76,14 @@ DECODER = Architecture(
         Weight(
             "head.weight", "output_projection.weight", shape=("vocab", "hidden"), when=lambda config, i: not config.tied
         ),
+        Weight(
+            "head.weight",
+            "output_projection.weight",
+            shape=("vocab", "hidden"),
+            when=lambda config, i: bool(config.tied),
+            optional=True,
+            repeats="embed.weight",
+        ),
     ),
     (),
     ignored=(r"embed_positions\.weights$", r"embed_positions\._float_tensor$"),

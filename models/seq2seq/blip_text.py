@@ -89,9 +89,17 @@ DECODER = Architecture(
             shape=("vocab",),
             when=lambda config, i: config.values.get(OWN_HEAD) is not None,
         ),
+        Weight(
+            "head.bias",
+            "cls.predictions.decoder.bias",
+            shape=("vocab",),
+            when=lambda config, i: config.values.get(OWN_HEAD) is None,
+            optional=True,
+            repeats="logits.bias",
+        ),
     ),
     (),
-    ignored=(r"position_ids$", r"^cls\.predictions\.decoder\."),
+    ignored=(r"position_ids$",),
 )
 
 
@@ -105,4 +113,4 @@ def decode(net: CrossDecoder) -> None:
     config = net.config
     x = Family(pre_norm=False, eps=config.eps).decoded(net, net.begin())
     y = layer_norm(net, ACTIVATIONS[config.act](net, linear(net, x, "lm.dense")), "lm.norm", config.eps)
-    net.end(y, None, change=added(net))
+    net.end(y, None, change=None if net.has("head.bias") else added(net))

@@ -15,7 +15,8 @@ from candle_convert.tests.builders.encoder_cases import inputs as encoder_inputs
 from candle_convert.tests.builders.encoder_decoder_cases import ENCODER_DECODERS
 from candle_convert.tests.builders.encoder_decoder_cases import inputs as text_inputs
 from candle_convert.tests.builders.recurrent_cases import RECURRENT
-from candle_convert.tests.oracles.transformers import difference, made, transformers
+from candle_convert.tests.builders.speech_checkpoints import MOONSHINE, SECONDS, WHISPERS, tones, whisper
+from candle_convert.tests.oracles.transformers import difference, made, stored_ties, transformers
 
 TIED = "tie_word_embeddings"
 HEAD_NAMES = ("lm_head.weight", "embed_out.weight")
@@ -171,3 +172,69 @@ def test_encoder_decoders_with_separate_embeddings(case, tmp_path):
     with torch.no_grad():
         want = reference(**{name: torch.tensor(array) for name, array in arrays.items()}, use_cache=False).logits
     assert difference(models.load(tmp_path, threads=1)(**arrays)["logits"], want.numpy()) <= case.tolerance
+
+
+def speech_inputs(case):
+    """Two recordings, as features or samples, and the first tokens of their texts."""
+    ids = np.random.default_rng(1).integers(3, 250, (2, 7))
+    if case is MOONSHINE:
+        return {"input_values": np.stack([tones(0.5), tones(0.5, 1)]), "decoder_input_ids": ids}
+    shape = (2, case.config.get("num_mel_bins", 80), 100 * SECONDS)
+    return {"input_features": np.random.default_rng(0).standard_normal(shape, np.float32), "decoder_input_ids": ids}
+
+
+def with_inputs():
+    """Cases of models whose weights are tied, and functions that make their inputs."""
+    tied = [replace(case, config={**case.config, TIED: True}) for case in (*one_of_each(), *ENCODER_DECODERS)]
+    for case in tied[: -len(ENCODER_DECODERS)]:
+        yield pytest.param(case, lambda case: {"input_ids": np.arange(3, 20)[None]}, id=case.config["model_type"])
+    for case in tied[-len(ENCODER_DECODERS) :]:
+        yield pytest.param(case, lambda case: text_inputs(case, 0)["single"], id=case.name)
+    for case in MASKED:
+        yield pytest.param(case, lambda case: encoder_inputs(case, 0)["single"], id=case.name)
+    for case in (*WHISPERS, MOONSHINE):
+        yield pytest.param(case, speech_inputs, id=case.name)
+
+
+@pytest.mark.sampled(9)
+@pytest.mark.parametrize(("case", "inputs"), [*with_inputs()])
+def test_stored_weights_differ_from_those_that_they_are_tied_to(case, inputs, tmp_path):
+    """transformers computes with both, whatever config.json says."""
+    import torch
+
+    made(case, 0, tmp_path / "tied")
+    reference, names = stored_ties(getattr(transformers(), case.cls), tmp_path / "tied", tmp_path / "model")
+    assert names
+    arrays = inputs(case)
+    given = {} if case in MASKED else {"use_cache": False}
+    with torch.no_grad():
+        want = reference(**{name: torch.tensor(array) for name, array in arrays.items()}, **given).logits.numpy()
+    model = models.load(tmp_path / "model", threads=1)
+    alone = len(arrays) == 1 and case not in MASKED
+    got = model.logits(arrays["input_ids"]) if alone else model(**arrays)["logits"]
+    assert difference(got, want) <= case.tolerance
+
+
+@pytest.mark.parametrize("case", [WHISPERS[0], MOONSHINE], ids=lambda case: case.name)
+def test_speech_with_a_head_of_its_own(case, tmp_path):
+    """config.json says so, GGUF files keep it, and a missing one is refused."""
+    import torch
+
+    folder = tmp_path / "model"
+    build = made if case is MOONSHINE else whisper
+    reference = build(replace(case, config={**case.config, TIED: False}), 0, folder)
+    arrays = speech_inputs(case)
+    with torch.no_grad():
+        want = reference(**{name: torch.tensor(array) for name, array in arrays.items()}, use_cache=False)
+    cc.convert(folder, tmp_path / "model.gguf", dtype="f32")
+    cc.convert(tmp_path / "model.gguf", tmp_path / "back", to="safetensors")
+    cc.convert(folder, tmp_path / "onnx", to="onnx", dtype="f32")
+    for path in (folder, tmp_path / "model.gguf", tmp_path / "back", tmp_path / "onnx"):
+        got = models.load(path, threads=1)(**arrays)["logits"]
+        assert difference(got, want.logits.numpy()) <= case.tolerance, path
+    assert not json.loads((tmp_path / "back/config.json").read_text())[TIED]
+    assert missing(case.cls, tmp_path / "back") == []
+    assert without(folder, ["proj_out.weight"])
+    assert missing(case.cls, folder) == ["proj_out.weight"]
+    with pytest.raises(cc.FormatError, match=r"E-ARCH-MISSING.*missing proj_out\.weight"):
+        models.load(folder)

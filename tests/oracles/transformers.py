@@ -86,6 +86,26 @@ def made(case, seed, folder, saved=False):
     return cls.from_pretrained(folder, dtype=torch.float32, attn_implementation=case.attention).eval()
 
 
+def stored_ties(cls, source, folder):
+    """Write a checkpoint again with values of its own for every weight that config.json ties to another; the model as
+    transformers reads it, which computes with these, and the names of the weights."""
+    import torch
+
+    model = cls.from_pretrained(source, dtype=torch.float32)
+    names = sorted(model.all_tied_weights_keys)
+    generator = torch.Generator().manual_seed(5)
+    for name in names:
+        module, _, part = name.rpartition(".")
+        shape = model.get_parameter(name).shape
+        values = torch.randn(shape, generator=generator) * (0.5 if len(shape) > 1 else 0.2)
+        setattr(model.get_submodule(module), part, torch.nn.Parameter(values))
+    model.all_tied_weights_keys = {}  # it would store one of each pair
+    model.save_pretrained(folder)
+    (folder / "config.json").write_text((source / "config.json").read_text())
+    again = cls.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    return again, names
+
+
 def texts(case, seed, model):
     """Inputs of each variant: name -> (ids, mask or None)."""
     rng = np.random.default_rng(seed)

@@ -11,7 +11,7 @@ from candle_convert import models
 from candle_convert.runtime.base.errors import Error, FormatError, UnsupportedError
 from candle_convert.tests.builders.ctranslate2_files import ctranslate2_file
 from candle_convert.tests.builders.whisper_files import END, ctranslate2_variables, openai_names, published
-from candle_convert.tests.oracles.transformers import difference
+from candle_convert.tests.oracles.transformers import difference, stored_ties
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,34 @@ def test_ctranslate2(checkpoint, arrays, wanted, quantized, tolerance, tmp_path)
     (tmp_path / "model.bin").write_bytes(ctranslate2_file(*ctranslate2_variables(checkpoint[1], quantized)))
     assert cc.open(tmp_path / "model.bin").format == "ctranslate2"
     assert distance(tmp_path / "model.bin", arrays, wanted) < tolerance
+
+
+@pytest.fixture(scope="module")
+def with_head(checkpoint, arrays, tmp_path_factory):
+    """The directory of a model whose head is not the embedding, the model in transformers, and its logits."""
+    folder = tmp_path_factory.mktemp("with_head")
+    cls = type(checkpoint[1])
+    reference, _ = stored_ties(cls, checkpoint[0], folder)
+    for name in ("tokenizer.json", "preprocessor_config.json"):
+        (folder / name).write_text((checkpoint[0] / name).read_text())
+    with torch.no_grad():
+        found = reference(**{name: torch.tensor(array) for name, array in arrays.items()}, use_cache=False)
+    return folder, reference, found.logits.numpy()
+
+
+@pytest.mark.parametrize(("quantized", "tolerance"), [(False, 3e-5), (True, 0.05)])
+def test_a_head_of_ctranslate2(with_head, arrays, quantized, tolerance, tmp_path):
+    variables, _ = ctranslate2_variables(with_head[1], quantized)
+    variables["decoder/projection/weight"] = with_head[1].proj_out.weight.detach().numpy()
+    (tmp_path / "model.bin").write_bytes(ctranslate2_file(variables, {}))
+    assert distance(tmp_path / "model.bin", arrays, with_head[2]) < tolerance
+
+
+def test_whisper_cpp_has_no_place_for_a_head(with_head, tmp_path):
+    path = tmp_path / "ggml-tiny.whisper.bin"
+    with pytest.raises(UnsupportedError, match=r"E-OUT-HEAD.*token embedding"):
+        cc.convert(with_head[0], path, to="whisper")
+    assert not path.exists()
 
 
 def test_lists_of_ctranslate2(checkpoint, tmp_path):

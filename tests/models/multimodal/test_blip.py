@@ -9,6 +9,7 @@ import torch
 import transformers
 from candle_convert.tests.builders.dual_encoders import END, START, VISION, clip_tokenizer
 from candle_convert.tests.builders.image_checkpoints import images, randomized
+from candle_convert.tests.oracles.transformers import stored_ties
 from PIL import Image
 
 TEXT = {
@@ -45,6 +46,17 @@ def test_logits(case):
     with torch.no_grad():
         want = model(**{name: torch.tensor(array) for name, array in arrays.items()}).logits.numpy()
     found = cc.models.load(folder, threads=1)(**arrays)["logits"]
+    assert np.abs(found - want).max() <= TOLERANCE * np.abs(want).max()
+
+
+def test_a_head_that_is_stored_and_tied(case, tmp_path):
+    model, folder = case
+    reference, names = stored_ties(type(model), folder, tmp_path)
+    assert len(names) == len(("weight", "bias"))
+    arrays = {"pixel_values": images(2, 32, 32), "input_ids": np.array([[0, 5, 9, 30], [0, 7, 7, 200]])}
+    with torch.no_grad():
+        want = reference(**{name: torch.tensor(array) for name, array in arrays.items()}).logits.numpy()
+    found = cc.models.load(tmp_path, threads=1)(**arrays)["logits"]
     assert np.abs(found - want).max() <= TOLERANCE * np.abs(want).max()
 
 

@@ -12,6 +12,7 @@ from candle_convert.tests.builders.dual_encoders import VISION, clip_tokenizer
 from candle_convert.tests.builders.image_checkpoints import images, randomized
 from candle_convert.tests.builders.picture_texts import add_files, square, until_end
 from candle_convert.tests.oracles.exported_encoder_decoder import encoder_decoder_logits
+from candle_convert.tests.oracles.transformers import stored_ties
 from PIL import Image
 
 TEXT = {
@@ -65,6 +66,13 @@ def compare(found, want):
 def test_logits(case):
     model, folder = case
     compare(cc.models.load(folder, threads=1)(**arrays())["logits"], expected(model))
+
+
+def test_a_head_that_is_stored_and_tied(case, tmp_path):
+    model, folder = case
+    reference, names = stored_ties(type(model), folder, tmp_path)
+    assert len(names) == len(("weight", "bias"))
+    compare(cc.models.load(tmp_path, threads=1)(**arrays())["logits"], expected(reference))
 
 
 @pytest.mark.parametrize("question", [QUESTION, "a cat"])

@@ -10,6 +10,7 @@ import transformers
 from candle_convert.convert.cli.main import run
 from candle_convert.tests.builders.dual_encoders import END, START, VISION, clip_tokenizer
 from candle_convert.tests.builders.image_checkpoints import images, randomized
+from candle_convert.tests.oracles.transformers import stored_ties
 from candle_convert.tests.oracles.transformers_js import answered, needs_node
 from PIL import Image
 
@@ -76,6 +77,14 @@ def compare(found, want):
 def test_logits(case):
     model, folder = case
     compare(cc.models.load(folder, threads=1)(**arrays())["logits"], expected(model))
+
+
+@pytest.mark.parametrize("case", ["learned"], indirect=True)
+def test_a_head_that_is_stored_and_tied(case, tmp_path):
+    model, folder = case
+    reference, names = stored_ties(type(model), folder, tmp_path)
+    assert len(names) == 1
+    compare(cc.models.load(tmp_path, threads=1)(**arrays())["logits"], expected(reference))
 
 
 @pytest.mark.parametrize("beams", [1, 3])
