@@ -33,8 +33,13 @@ MOVING = frozenset(
 """Operators that round nothing."""
 DIFFERENCES = frozenset(("Gelu", "LogSoftmax", "Softplus"))
 """Operators whose result may be a small difference of terms as large as the input."""
-FOLDED = DIFFERENCES | {"InstanceNormalization"}
-"""The same of onnxruntime, which computes this norm as a factor times the input plus a term that cancels it."""
+BRANCHES = frozenset(("If",))
+"""Operators whose nodes run one of their graphs once."""
+FOLDED = DIFFERENCES | {"InstanceNormalization", "Sigmoid"}
+"""The same of onnxruntime, which computes this norm as a factor times the input plus a term that cancels it, and the
+sigmoid as a half plus a term that cancels it."""
+HALF = frozenset(("Sigmoid",))
+"""Operators of `FOLDED` whose terms are a half, whatever the input is."""
 
 Values = dict[str, Any]
 
@@ -77,9 +82,17 @@ def evaluate(graph: SmallGraph, feeds: Mapping[str, np.ndarray], noise: Noise | 
     for node in graph.nodes:
         read = {name: values[name] if noise is None else noise.read(node, name, values[name]) for name in node.read}
         first = read.get(node.inputs[0]) if node.inputs else None
-        for name, result in zip(filter(None, node.outputs), computed(node, read), strict=True):
+        results = computed(node, read) if noise is None or node.op not in BRANCHES else _branch(node, read, noise)
+        for name, result in zip(filter(None, node.outputs), results, strict=True):
             values[name] = result if noise is None else noise.result(node, result, first)
     return values
+
+
+def _branch(node: Node, values: Mapping[str, Any], noise: Noise) -> list[Any]:
+    """The outputs of a condition's branch, each node of which is changed."""
+    branch = node.attributes["then_branch" if values[node.inputs[0]] else "else_branch"]
+    found = evaluate(branch, values, noise)
+    return [found[name] for name in branch.outputs]
 
 
 class Rounding:
@@ -97,7 +110,9 @@ class Rounding:
         return self._moved(node, array)
 
     def result(self, node: Node, array: np.ndarray, first: np.ndarray | None) -> np.ndarray:
-        return self._moved(node, array, np.abs(first) if first is not None and node.op in self._differences else 0)
+        if first is None or node.op not in self._differences:
+            return self._moved(node, array)
+        return self._moved(node, array, 0.5 if node.op in HALF else np.abs(first))
 
     def _moved(self, node: Node, array: np.ndarray, terms: Any = 0) -> np.ndarray:
         if array.dtype.kind != "f" or node.op in MOVING:
