@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import UnsupportedError, UsageError
+from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
 from ...runtime.contract.architecture import (
     HF,
     MISSHAPEN,
@@ -24,6 +24,7 @@ from ...runtime.contract.part_rows import part_config, part_weights
 from ...runtime.contract.weight_binding import HEAD_WEIGHT, bind
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
+from ..open.prequantized import configuration
 from .canonical_names import canonical_names
 from .recognise import identified
 
@@ -116,6 +117,20 @@ def bind_model(graph: Graph) -> Model:
     """
     graph = canonical_names(graph)
     architecture, names, config = identified(graph)
+    try:
+        return _bound(architecture, names, config, graph)
+    except FormatError as error:
+        said = configuration(graph)
+        if error.code == "E-ARCH-EXTRA" and names == HF and said and not said.get("architectures"):
+            error.hint = (
+                "config.json lacks architectures, the model's class, which decides its head: add it, such as "
+                f'"architectures": ["BertForSequenceClassification"]; {error.hint}'
+            )
+        raise
+
+
+def _bound(architecture: Architecture, names: str, config: Config, graph: Graph) -> Model:
+    """The weights of what was read, bound, and the graphs of modules tried."""
     path = graph.files[0] if graph.files else None
     model = Model(architecture, names, config, bind(architecture, config, graph.weights, names, path), graph)
     if architecture.modules:
