@@ -18,11 +18,10 @@ from ..kernels.gemm.dispatch import gemv_products, rounding_variant
 from ..kernels.gemm.epilogue import Epilogue, launch_with_epilogue
 from ..kernels.gemm.gemv import TILE, FloatProducts, Products, append_group_sums, gemv, gemv_tiles, minima_group
 from ..kernels.gemm.gemv_int8 import RUN, quantize_rows, round_trip_rows, rounded_nbytes
-from ..kernels.gemm.microkernel_f32 import panels
 from ..kernels.gemm.panel import COLUMNS
 from ..quants.llvm import rows
 from .linear import linear
-from .panel_product import COPIED, packed_launch, variable_product
+from .panel_product import COPIED, packed_launch, product_panels, variable_product
 
 MAX_COLUMNS_ACTIVATIONS = 1 << 19
 """Elements of activations that stay in the cache of a core while columns of a weight meet all of them."""
@@ -89,7 +88,7 @@ def plan_linear(step: Step) -> Planned:
     shift = step.constant(2)
     in_panels = name == "f32" and not step.decodes and tokens > 2 * MAX_GEMV_ROWS
     if in_panels and step.is_constant(1) and (shift is not None) == isinstance(bias, Buffer):
-        packed = step.packed(1, ("panels", True), lambda matrix: panels(matrix.T))
+        packed = step.packed(1, ("panels", True), lambda matrix: product_panels(matrix.T))
         return packed_launch(step, x, packed, y, shift, (tokens, count, length), (length, 1))
     return multiply_rows(step, x, RowWeight(name, weight, count, row_bytes), y, bias, activations)
 

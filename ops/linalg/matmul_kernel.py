@@ -14,13 +14,13 @@ from ...runtime.jit.range_kernel import range_kernel
 from ...runtime.plan.kernel_api import Apply, Buffer, Chain, Launch, Planned, Step, native
 from ..kernels.gemm.columns import transposed
 from ..kernels.gemm.gemv import gemv
-from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles, panels
+from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles
 from ..kernels.gemm.register_tile import PANEL
 from .gemm import gemm
 from .linear_kernel import gemv_launch, stored_weight
 from .linear_transposed import linear_transposed
 from .matmul import matmul
-from .panel_product import COPIED, packed_launch, shared_launch, variable_product, zeros
+from .panel_product import COPIED, packed_launch, product_panels, shared_launch, variable_product, zeros
 
 F32 = np.dtype(np.float32)
 FEWEST, RUN = 2, 32
@@ -93,7 +93,7 @@ def plan_matmul(step: Step) -> Planned:
     depth, columns = b.shape[-2:]
     if len(b.shape) == 2 and step.is_constant(1):
         rows = a.count // depth
-        packed = step.packed(1, "panels", panels)
+        packed = step.packed(1, "panels", product_panels)
         return packed_launch(step, a, packed, y, None, (rows, columns, depth), (depth, 1))
     stack = math.prod(y.shape[:-2])
     left, right = math.prod(a.shape[:-2]), math.prod(b.shape[:-2])
@@ -208,7 +208,7 @@ def plan_gemm(step: Step) -> Planned:
     flipped = step.attributes["transB"]
     if flipped and not step.attributes["transA"] and rows <= FEWEST and b.shape[1] % RUN == 0:
         return _transposed_rows(step, a, b, bias)
-    packed = step.packed(1, ("panels", flipped), lambda matrix: panels(matrix.T if flipped else matrix))
+    packed = step.packed(1, ("panels", flipped), lambda matrix: product_panels(matrix.T if flipped else matrix))
     depth = a.count // rows
     steps = (1, rows) if step.attributes["transA"] else (depth, 1)
     return packed_launch(step, a, packed, step.output(), bias, (rows, columns, depth), steps)

@@ -20,7 +20,7 @@ from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native, pa
 from ...runtime.simd.vector import LANES
 from ..kernels.gemm.microkernel_f32 import ROWS, panels
 from ..kernels.gemm.register_tile import PANEL
-from ..linalg.panel_product import packed_launch, zeros
+from ..linalg.panel_product import packed_launch, product_panels, zeros
 from .cells_kernel import KINDS, gru_reset, gru_row, lstm_row, rnn_row
 from .gru import gru
 from .lstm import lstm
@@ -440,7 +440,7 @@ def _added(
     made = step.scratch(4 * (directions * rows * columns + LANES)).view(
         (directions * rows * columns + LANES,), dtype=F32
     )
-    weights = step.packed(1, "gates", lambda array: np.stack([panels(part.T) for part in array]))
+    weights = step.packed(1, "gates", lambda array: np.stack([product_panels(part.T) for part in array]))
     one = weights.count // directions
     launches = []
     for index in range(directions):

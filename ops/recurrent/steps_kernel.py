@@ -250,7 +250,7 @@ def plan_steps(step: Step) -> Planned:
         if name in given:
             rows, width = given[name].shape
             layout = ((width, rows), (1, width)) if forward else ((rows, width), (width, 1))
-            arrays[name], copies = copied_into_panels(step, given[name], *layout)
+            arrays[name], copies = copied_into_panels(step, given[name], *layout, PANEL)
             launches += copies
     for index, name in enumerate(outputs):
         if step.is_used(index):

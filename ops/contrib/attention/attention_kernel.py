@@ -9,9 +9,8 @@ from ....runtime.jit.kernel_arguments import Address
 from ....runtime.jit.range_kernel import range_kernel
 from ....runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ...attention.attention_kernel import Heads, ScoreOptions, append_past, heads_of, launch_attention
-from ...kernels.gemm.microkernel_f32 import panels
 from ...kernels.gemm.requantize import FLOATS
-from ...linalg.panel_product import packed_launch
+from ...linalg.panel_product import packed_launch, product_panels
 from ...quantized.matmul_integer_kernel import Factors, product
 from .attention import attention, quantized_attention
 
@@ -94,7 +93,7 @@ def plan_attention(step: Step) -> Planned:
     wide, rows = weights.shape[1], x.shape[0] * x.shape[1]
     made = step.scratch(4 * rows * wide).view((*x.shape[:2], wide), dtype=F32)
     launch = packed_launch(
-        step, x, step.packed(1, "panels", panels), made, projection, (rows, wide, x.shape[2]), (x.shape[2], 1)
+        step, x, step.packed(1, "panels", product_panels), made, projection, (rows, wide, x.shape[2]), (x.shape[2], 1)
     )
     attended = _attended(step, made, sizes, mask, past, bias)
     return None if attended is None else [launch, *attended]

@@ -47,11 +47,13 @@ class Columns(NamedTuple):
     Attributes:
         address: of the panel.
         ahead: bytes after the panel that are asked for ahead of their use, None for none.
+        line: bytes from one line of the panel to the next.
     """
 
     address: Any
     vectors: range
     ahead: Any = None
+    line: int = 4 * PANEL
 
 
 MultiplyAdd = Callable[[Code, Any, Any, Any], Any]
@@ -75,7 +77,7 @@ def accumulate(
         offset, at, *totals = held
         rows = [build.add(line, offset) for line in lines.addresses]
         for index in range(many):
-            behind = 4 * PANEL * index
+            behind = columns.line * index
             panel = [code.load(at, sums[0].type, behind + VECTOR * half) for half in columns.vectors]
             for half in columns.vectors if columns.ahead is not None else ():
                 code.prefetch(build.add(at, columns.ahead), behind + VECTOR * half)
@@ -87,7 +89,7 @@ def accumulate(
                 multiply_add(code, total, elements[place // count], panel[place % count])
                 for place, total in enumerate(totals)
             ]
-        return [build.add(offset, line_step), build.add(at, code.word(4 * PANEL * many)), *totals]
+        return [build.add(offset, line_step), build.add(at, code.word(columns.line * many)), *totals]
 
     held = [start, columns.address, *sums]
     if lines.unrolled:

@@ -4,8 +4,10 @@ that do not fill the last panel."""
 import numpy as np
 import pytest
 from candle_convert.formats.containers.onnx.reader import graph_of
+from candle_convert.ops.linalg import panel_product
 from candle_convert.runtime.execute.timing import Clock
 from candle_convert.runtime.ir.op import Example
+from candle_convert.runtime.jit.isa import features
 from candle_convert.runtime.session import Session
 from candle_convert.tests.oracles.before_and_after_pass import Net, in_onnxruntime
 from candle_convert.tests.oracles.native_vs_numpy import natively
@@ -52,3 +54,23 @@ def test_depth_in_pieces():
     model = net.model({"x": x}, ["y"])
     (found,) = Session(graph_of(model), native=True, simplify=True).run(None, {"x": x})
     np.testing.assert_allclose(found, in_onnxruntime(model, {"x": x})[0], rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("rows", range(1, 14))
+def test_rows_left_over_of_tiles(rows):
+    """Every height of a tile, over a piece of the depth and more, with what a panel of 16 and of 32 columns leaves."""
+    rng, net = np.random.default_rng(rows), Net()
+    x = rng.normal(size=(rows, 800)).astype(np.float32)
+    model = net.model({"x": x}, [net.add("MatMul", "x", net.normal(800, 51))])
+    (found,) = Session(graph_of(model), native=True).run(None, {"x": x})
+    np.testing.assert_allclose(found, in_onnxruntime(model, {"x": x})[0], rtol=1e-4, atol=1e-3)
+
+
+def test_lines_of_panels():
+    """A tile of AVX2 reads lines of 16 columns, which are adjacent; others read lines of 32."""
+    width = panel_product.PRODUCT_PANEL
+    assert width == (16 if "avx2" in features() and "avx512f" not in features() else 32)
+    matrix = np.arange(3 * 40, dtype=np.float32).reshape(3, 40)
+    packed = panel_product.product_panels(matrix)
+    assert packed.shape == (-(-40 // width), 3, width)
+    np.testing.assert_array_equal(packed.transpose(1, 0, 2).reshape(3, -1)[:, :40], matrix)

@@ -46,6 +46,7 @@ KERNELS = (
     "kernels.conv.channels_vectorized:convolve_channels",
     "kernels.conv.direct_rows:direct_rows",
     "kernels.conv.winograd.winograd:_KERNELS[4].fused",
+    "linalg.panel_product:dense_product",
 )
 
 
