@@ -160,6 +160,8 @@ def counterparts(
     Raises:
         NamesError: the names follow two conventions, and it is not known that both models are of one architecture.
     """
+    if a.parts.keys() & b.parts.keys() and not by_name:
+        return _by_part(a, b, chosen_a, chosen_b)
     common = chosen_a.keys() & chosen_b.keys()
     alike = len(common) in (len(chosen_a), len(chosen_b)) or not (chosen_a and chosen_b)
     if alike or by_name:
@@ -179,6 +181,30 @@ def counterparts(
     if two_conventions(chosen_a, chosen_b):
         raise _apart(a, b, chosen_a, chosen_b, unknown)
     return Counterparts(list(_by_name(a, b, chosen_a, chosen_b)))
+
+
+def _by_part(
+    a: Graph, b: Graph, chosen_a: Mapping[str, StoredTensor], chosen_b: Mapping[str, StoredTensor]
+) -> Counterparts:
+    """The tensors of two models in folders, part by part: each part has names of its own convention."""
+    pairs: list[Pair] = []
+    for part in dict.fromkeys((*a.parts, *b.parts)):
+        head = f"{part}/"
+        sides = (
+            {name.removeprefix(head): tensor for name, tensor in chosen.items() if name.startswith(head)}
+            for chosen in (chosen_a, chosen_b)
+        )
+        found = counterparts(a.parts.get(part, Graph()), b.parts.get(part, Graph()), *sides)
+        pairs += (
+            dataclasses.replace(
+                pair,
+                name=head + pair.name,
+                names_a=tuple(head + name for name in pair.names_a),
+                names_b=tuple(head + name for name in pair.names_b),
+            )
+            for pair in found.pairs
+        )
+    return Counterparts(pairs)
 
 
 def two_conventions(a: Iterable[str], b: Iterable[str]) -> bool:
