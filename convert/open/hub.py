@@ -92,7 +92,7 @@ def _snapshot(repo: str, revision: str | None, offline: bool) -> Path:
 
     folder = _fetched(repo, revision, offline, [MODEL_INDEX])
     if (folder / MODEL_INDEX).is_file():
-        return folder if offline else _pipeline(repo, revision, folder)
+        return folder if offline else _with_first_stage(_pipeline(repo, revision, folder))
     folder = _fetched(repo, revision, offline, list(MODEL_FILES))
     if not any(folder.glob("*.safetensors")):
         folder = _fetched(repo, revision, offline, [*MODEL_FILES, *FALLBACK])
@@ -101,10 +101,21 @@ def _snapshot(repo: str, revision: str | None, offline: bool) -> Path:
     return folder
 
 
+def _with_first_stage(folder: Path) -> Path:
+    """The folder of a pipeline, after the repository of its first stage was fetched, where the pipeline has one."""
+    from .connected_pipelines import first_of
+
+    first = first_of(folder)
+    if first is not None:
+        _snapshot(first, None, False)
+    return folder
+
+
 def _pipeline(repo: str, revision: str | None, folder: Path) -> Path:
     """The folder of a repository of diffusers, with the files that its pipeline needs."""
     import huggingface_hub
 
+    from .connected_pipelines import cards_of
     from .model_files import needed_files
 
     errors = optional_package("huggingface_hub.errors", "hf://")
@@ -112,7 +123,8 @@ def _pipeline(repo: str, revision: str | None, folder: Path) -> Path:
         names = huggingface_hub.HfApi().list_repo_files(repo, revision=revision)
     except (errors.HTTPError, errors.OfflineModeIsEnabled, OSError):  # then what is cached is looked up below
         names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
-    return _fetched(repo, revision, False, [glob.escape(name) for name in needed_files(folder, names)])
+    wanted = [*needed_files(folder, names), *cards_of(folder)]
+    return _fetched(repo, revision, False, [glob.escape(name) for name in wanted])
 
 
 def _fetched(repo: str, revision: str | None, offline: bool, patterns: list[str]) -> Path:

@@ -18,6 +18,7 @@ from ...runtime.passes.weights.collect import collect_weights
 from ...runtime.tensor.file import Source, contained
 from ...runtime.tensor.storage import Region, Storage
 from . import hub, model_directory
+from .connected_pipelines import stages_of
 from .detect_format import detect
 from .graph_files import modules_of
 from .locate import located
@@ -128,6 +129,12 @@ def _opened(local: Path, options: ReadOptions, format: str | None, parts: bool) 
         found = model_directory.exported(local) if parts else None
         if found is not None:
             return _exported(local, *found, options, format)
+        stages = stages_of(local) if parts else None
+        if stages is not None:
+            opened = {name: _opened(path, options, format, False) for name, path in stages.models.items()}
+            whole = _joined(local, opened)
+            whole.attachments |= stages.files()
+            return whole
         models = models_of(local) if parts else None
         if models is not None:
             indexed = (local / MODEL_INDEX).is_file()

@@ -282,6 +282,23 @@ def test_a_pipeline_is_fetched_without_copies_of_its_weights(tmp_path):
     assert pictures == pictures[:1] * 3
 
 
+def test_both_repositories_of_a_pipeline_are_fetched(tmp_path):
+    """The model card of the last stage names the repository of the first."""
+    card = b"---\nlicense: mit\nprior:\n  - own.er/first-stage\n---\n"
+    tokenizer = {"tokenizer/vocab.json": b"{}"}
+    last = json.dumps({"_class_name": "WuerstchenDecoderPipeline", "tokenizer": ["transformers", "CLIPTokenizer"]})
+    first = json.dumps({"_class_name": "WuerstchenPriorPipeline", "tokenizer": ["transformers", "CLIPTokenizer"]})
+    files = {
+        "own.er/last-stage": {"model_index.json": last.encode(), "README.md": card, **tokenizer},
+        "own.er/first-stage": {"model_index.json": first.encode(), **tokenizer},
+    }
+    with hub_server(files) as (address, fetched):
+        code, answer = run(tmp_path, "inspect", "hf://own.er/last-stage", HF_ENDPOINT=address)
+    assert sorted(fetched) == ["README.md", *["model_index.json"] * 2, *["tokenizer/vocab.json"] * 2]
+    assert code != 0
+    assert "E-DIR-STAGE" not in json.dumps(answer)
+
+
 def test_shards_and_precisions_of_a_pipeline(tmp_path):
     """Shards come with their index; where there is one precision alone, that is fetched."""
     index = {"_class_name": "StableDiffusionPipeline", "unet": ["diffusers", "X"], "vae": ["diffusers", "Y"]}

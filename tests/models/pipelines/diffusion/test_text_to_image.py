@@ -1,6 +1,7 @@
 """Text-to-image models against the pipelines of diffusers: latents step by step and pictures, and refusals."""
 
 import functools
+import json
 import shutil
 import warnings
 import weakref
@@ -126,6 +127,50 @@ def test_wuerstchen(guidance, negative, tmp_path):
     ):
         with pytest.raises(cc.UsageError, match=words):
             cc.models.load(tmp_path).draw(PROMPT, **settings)
+
+
+def two_repositories(folder, pipeline):
+    """The folders of both stages, as the authors' repositories have them, of a folder of Wuerstchen."""
+    from diffusers.pipelines.deprecated.wuerstchen import WuerstchenDecoderPipeline, WuerstchenPriorPipeline
+
+    whole = pipeline.components
+    last = {name: part for name, part in whole.items() if not name.startswith("prior_")}
+    first = {name.removeprefix("prior_"): part for name, part in whole.items() if name.startswith("prior_")}
+    WuerstchenDecoderPipeline(**last).save_pretrained(folder / "wuerstchen")
+    WuerstchenPriorPipeline(**first).save_pretrained(folder / "wuerstchen-prior")
+    for name, prefix in (("wuerstchen", ""), ("wuerstchen-prior", "prior_")):
+        shutil.rmtree(folder / name / "tokenizer")
+        shutil.copytree(folder / "combined" / f"{prefix}tokenizer", folder / name / "tokenizer")
+    return folder / "wuerstchen", folder / "wuerstchen-prior"
+
+
+def test_wuerstchen_in_two_repositories(tmp_path):
+    """The last stage finds the first next to it, by its name or by the model card; both draw what the whole does, and
+    convert to the folder of the whole."""
+    pipeline = wuerstchen(tmp_path / "combined")
+    last, first = two_repositories(tmp_path, pipeline)
+    expected = pipeline(
+        PROMPT, prior_num_inference_steps=5, num_inference_steps=1, height=128, width=128, output_type="np",
+        generator=torch.Generator().manual_seed(5),
+    ).images[0]  # fmt: skip
+    settings = {"steps": 5, "seed": 5, "size": (128, 128)}
+    drawn = cc.models.load(last).draw(PROMPT, **settings)
+    assert np.abs(np.asarray(drawn) / 255 - expected).max() <= 0.51 / 255 + 1e-3
+    made = tmp_path / "whole"
+    cc.convert(last, made, to="safetensors")
+    index, own = (json.loads((each / "model_index.json").read_text()) for each in (made, tmp_path / "combined"))
+    lists = {name for name, value in own.items() if isinstance(value, list)}
+    assert index["_class_name"] == own["_class_name"]
+    assert {name for name, value in index.items() if isinstance(value, list)} == lists
+    assert np.array_equal(np.asarray(cc.models.load(made).draw(PROMPT, **settings)), np.asarray(drawn))
+    with pytest.raises(cc.UsageError, match="holds the first stage of a pipeline alone"):
+        cc.models.load(first)
+    other = first.rename(tmp_path / "stage-c")
+    with pytest.raises(cc.Error, match=r"without its first stage: no folder wuerstchen-prior next to it"):
+        cc.models.load(last)
+    (last / "README.md").write_text("---\nlicense: mit\nprior:\n- someone/stage-c\n---\nText\n")
+    assert other.is_dir()
+    assert np.array_equal(np.asarray(cc.models.load(last).draw(PROMPT, **settings)), np.asarray(drawn))
 
 
 def compare(pipeline, folder, seed, *, guidance, steps, negative=None):
