@@ -29,9 +29,9 @@ def autoencoder(folder, **options):
     return model
 
 
-def compare(model, folder):
-    pixels = torch.rand(2, 3, 24, 36) * 2 - 1
-    latents = torch.randn(1, model.config.latent_channels, 6, 9)
+def compare(model, folder, rows=6, columns=9):
+    pixels = torch.rand(2, 3, 4 * rows, 4 * columns) * 2 - 1
+    latents = torch.randn(1, model.config.latent_channels, rows, columns)
     with torch.no_grad():
         expected = model.encode(pixels).latent_dist
         picture = model.decode(latents).sample
@@ -46,6 +46,15 @@ def compare(model, folder):
 @pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
 def test_outputs(tmp_path, options):
     compare(autoencoder(tmp_path, **options), tmp_path)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(64, 48), (37, 61)])
+def test_tiles_have_no_seams(rows, columns, tmp_path):
+    """Attention over thousands of positions and convolutions over many rows run in tiles; diffusers runs them whole."""
+    model = autoencoder(tmp_path)
+    assert not model.use_tiling
+    assert not model.use_slicing
+    compare(model, tmp_path, rows, columns)
 
 
 def test_first_attention_names(tmp_path):
