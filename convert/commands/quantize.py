@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from ..quantize.network import network_options
 from ..write.plan_report import plan_json, report_json, show_plan, show_report
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..cluster.conversion import ClusterCrew
     from ..quantize.plan import Quantized
     from ..quantize.recipe.request import Quantization
@@ -25,7 +28,7 @@ EPILOG = """\b
 Examples
   candle-convert quantize model.gguf q4.gguf Q4_K_M --imatrix imatrix.gguf
   candle-convert quantize model.onnx int8.onnx int8 --calib inputs.npz
-  candle-convert quantize model.gguf q.gguf auto --target-size 6GiB
+  candle-convert quantize sd_dir -o sd_small auto --target-size 2GiB
 """
 
 
@@ -98,7 +101,9 @@ CARE = (
     shared_options.ALLOW_OVERFLOW,
     shared_options.WEIGHTS_ONLY,
     click.option(
-        "--measure/--no-measure", default=None, help="Measure the error of all tensors (default: with --report)."
+        "--measure/--no-measure",
+        default=None,
+        help="Measure the error of all tensors, and of a pipeline's picture (default: with --report).",
     ),
     click.option(
         "--device",
@@ -144,26 +149,35 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
 
     TYPE is a file type of llama.cpp (Q4_K_M, IQ4_XS, MXFP4_MOE, COPY ...) with the per-tensor types of llama-quantize,
     one type for all tensors (see candle-convert types), or auto with --target-bpw or --target-size. OUT is GGUF, or
-    safetensors for float types.
+    safetensors for float types. Of a diffusion pipeline, OUT may be a folder, with a GGUF file in that of each part.
 
     Networks (ONNX to ONNX) take int8 or uint8 (weights and activations: dynamic ranges, or static ranges with --calib),
     int4 or fp8 (weights only), fp16, bf16.
     """
     from ..cli.suggest import refuse_order
+    from ..open.detect_format import by_suffix
+    from ..open.model_files import MODEL_INDEX
+    from ..quantize.pipeline_folder import GGUF, pipeline_of
     from ..quantize.plan import plan
-    from ..write.plan import target_format
+    from ..write.plan import output_location, target_format
     from ..write.plan_checks import refuse_graphs
     from ..write.shard import refuse_inputs
 
     refuse_order(source, output, type_name, _types() if values["recipe"] is None and not _is_automatic(values) else ())
     graph = option_values.open_input(source, values, parts=True, whole=True)
+    pipeline = pipeline_of(graph) is not None
+    if pipeline and values["to"] is None and by_suffix(output) is None:
+        values = {**values, "to": GGUF}
     format = target_format(output, option_values.convert_options({**values, "tensor_type": ()}))
     if (graph.nodes or graph.parts) and format.graphs:
-        refuse_graphs(graph, format, Path(output))
+        if not (MODEL_INDEX in graph.attachments and output_location(Path(output), format)[2]):
+            refuse_graphs(graph, format, Path(output))
         from .quantize_network import quantize
 
+        wanted = MODEL_INDEX in graph.attachments and _measures(values)
+        measured = functools.partial(_picture, source, output, values) if wanted else None
         with cluster_option.cluster(values) as workers:
-            quantize(graph, source, output, type_name, {**values, "cluster": workers})
+            quantize(graph, source, output, type_name, {**values, "cluster": workers}, measured)
         return
     network_options.refuse_network_options(values)
     image_options.refuse_image_options(values)
@@ -180,11 +194,36 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
         refuse_inputs(made.plan)
         _save_recipe(made, values)
         described = [source], output, options, made.explicit(request)
-        run_plan(made, values, noted, cluster_option.crew(cluster, made.plan, *described, merged=False))
+        measured = (
+            functools.partial(_picture, source, made.plan.target, values) if pipeline and request.measure else None
+        )
+        workers = cluster_option.crew(cluster, made.plan, *described, merged=False)
+        run_plan(made, values, noted, workers, measured)
 
 
-def run_plan(made: Quantized, values: dict[str, Any], noted: int, workers: ClusterCrew | None = None) -> None:
-    """Show a plan with its types, and unless it is a dry run, carry it out."""
+def _picture(source: str, target: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Draw with both models, say how far their pictures are apart, and return it as JSON."""
+    from ..open.open_model import open_model
+    from ..quantize.picture_loss import picture_loss
+
+    before = option_values.open_input(source, values, parts=True, whole=True)
+    found = picture_loss(before, open_model(target, parts=True), values["threads"])
+    current().say(f" loss     {found}")
+    return {"picture": found.to_json()}
+
+
+def run_plan(
+    made: Quantized,
+    values: dict[str, Any],
+    noted: int,
+    workers: ClusterCrew | None = None,
+    measured: Callable[[], dict[str, Any]] | None = None,
+) -> None:
+    """Show a plan with its types, and unless it is a dry run, carry it out.
+
+    Args:
+        measured: says what the output of the model has lost, and returns it as JSON.
+    """
     from ..quantize.compile_encoders import prepare
     from ..write.pipeline import execute
 
@@ -207,17 +246,23 @@ def run_plan(made: Quantized, values: dict[str, Any], noted: int, workers: Clust
     report = execute(made.plan, option_values.progress(values), workers)
     report.notes += made.block_notes()
     show_report(report, made.plan, ("verify", made.plan.inputs[0], made.plan.target))
-    measured = {audit.tensor: found for audit in made.quantize.blocks if (found := audit.errors) is not None}
+    loss = {} if measured is None else measured()
+    errors = {audit.tensor: found for audit in made.quantize.blocks if (found := audit.errors) is not None}
     wanted = current().json or values["report"]
     if wanted:
         made.settle()
-    payload = {**report_json(report, made.plan), **_types_json(made, measured)} if wanted else {}
+    payload = {**report_json(report, made.plan), **_types_json(made, errors), **loss} if wanted else {}
     option_values.write_report(values["report"], payload)
     current().emit(payload)
 
 
 def _compiling(names: list[str]) -> None:
     current().say(f" compile  {', '.join(names)}: once per machine, a few seconds each")
+
+
+def _measures(values: dict[str, Any]) -> bool:
+    """Whether errors are measured."""
+    return bool(values["report"] is not None if values["measure"] is None else values["measure"])
 
 
 def _is_automatic(values: dict[str, Any]) -> bool:
@@ -237,7 +282,6 @@ def _request(type_name: str | None, values: dict[str, Any]) -> Quantization:
     importance = None
     if values["imatrix"] is not None:
         importance = imatrix.read(values["imatrix"]).limited(values["include_weights"], values["exclude_weights"])
-    measure = values["measure"] if values["measure"] is not None else values["report"] is not None
     wishes = Wishes(
         tuple((llama_options.pattern(left), right) for left, right in pairs),
         values["output_tensor_type"],
@@ -257,7 +301,7 @@ def _request(type_name: str | None, values: dict[str, Any]) -> Quantization:
         overrides=tuple(llama_options.override(text) for text in values["override_kv"]),
         target_bpw=values["target_bpw"],
         target_size=None if values["target_size"] is None else size(values["target_size"]),
-        measure=measure,
+        measure=_measures(values),
         device=values.get("device", "cpu"),
         device_memory=None if values["max_device_memory"] is None else size(values["max_device_memory"]),
     )

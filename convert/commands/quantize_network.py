@@ -26,6 +26,8 @@ from ..run.image_preprocess import Look
 from ..write.plan_report import plan_json, report_json, show_plan, show_report
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..cluster.conversion import ClusterCrew
 
 MEASURED = 16
@@ -36,8 +38,19 @@ SHOWN = 10
 """Lines of a list on the screen."""
 
 
-def quantize(graph: Graph, source: str, output: str, type_name: str | None, values: dict[str, Any]) -> None:
-    """Quantize the network `graph`, opened from `source`, and write it."""
+def quantize(
+    graph: Graph,
+    source: str,
+    output: str,
+    type_name: str | None,
+    values: dict[str, Any],
+    measured: Callable[[], dict[str, Any]] | None = None,
+) -> None:
+    """Quantize the network `graph`, opened from `source`, and write it.
+
+    Args:
+        measured: says what the written model has lost, and returns it as JSON.
+    """
     from ..open.open_model import open_model
     from ..write.plan import plan_graph, with_settings
     from ..write.shard import refuse_inputs
@@ -60,9 +73,10 @@ def quantize(graph: Graph, source: str, output: str, type_name: str | None, valu
     if graph.parts:
         steps = []
         payload["graphs"] = {}
-        for name, part in graph.parts.items():
+        originals = _networks(whole)
+        for name, part in _networks(graph).items():
             current().say(f" graph    {printable(name)}")
-            payload["graphs"][name], step = _quantized(whole.parts[name], part, source, request, values)
+            payload["graphs"][name], step = _quantized(originals[name], part, source, request, values)
             steps.append(step)
     else:
         found, step = _quantized(whole, graph, source, request, values)
@@ -77,7 +91,15 @@ def quantize(graph: Graph, source: str, output: str, type_name: str | None, valu
         from ..cluster.network_conversion import networks_on_cluster
 
         workers = networks_on_cluster(values["cluster"], made, source, output, chosen, steps)
-    _run_plan(made, payload, values, workers)
+    _run_plan(made, payload, values, workers, measured)
+
+
+def _networks(graph: Graph) -> dict[str, Graph]:
+    """The graphs of a model that are quantized, by name: all, but for those that a pipeline has as they are stored."""
+    from ..open.model_files import whole_of
+
+    whole = whole_of(graph)
+    return {name: part for name, part in graph.parts.items() if whole is None or not whole.parts[name].stored}
 
 
 def _quantized(
@@ -195,7 +217,13 @@ def _show(outcome: quantize_network.Outcome, found: list[Loss], why: str | None,
         say(f" loss     not measured: {printable(why)}")
 
 
-def _run_plan(made: Any, payload: dict[str, Any], values: dict[str, Any], workers: ClusterCrew | None = None) -> None:
+def _run_plan(
+    made: Any,
+    payload: dict[str, Any],
+    values: dict[str, Any],
+    workers: ClusterCrew | None = None,
+    measured: Callable[[], dict[str, Any]] | None = None,
+) -> None:
     from ..write.pipeline import execute
 
     show_plan(made, workers)
@@ -209,6 +237,7 @@ def _run_plan(made: Any, payload: dict[str, Any], values: dict[str, Any], worker
     cluster_option.start(workers)
     report = execute(made, option_values.progress(values), workers)
     show_report(report, made, ("bench", made.target) if len(made.files) == 1 else None)
+    payload |= {} if measured is None else measured()
     full = {**report_json(report, made), **payload} if current().json or values["report"] else {}
     option_values.write_report(values["report"], full)
     current().emit(full)

@@ -18,6 +18,7 @@ from ...runtime.ir.graph import Graph
 from ..console.atomic_replace import replacing
 from ..console.progress import Progress
 from ..open.detect_format import by_suffix
+from ..open.model_files import MODEL_INDEX
 from ..open.open_model import open_model
 from ..open.shard_set import whole_model
 from ..translate import gguf_file_type
@@ -28,6 +29,7 @@ from ..write.write import crew_of, start_early
 from . import llama_options, table
 from .bits import quantize_network, type_of
 from .compile_encoders import prepare
+from .pipeline_folder import pipeline_of
 from .plan import Quantized, copied
 from .plan import plan as planned
 from .recipe import imatrix, recipe, rule
@@ -36,6 +38,7 @@ from .recipe.request import AUTO, Quantization
 
 if TYPE_CHECKING:
     from ..write.option_changes import Changes
+    from .picture_loss import PictureLoss
 
 PathLike = str | os.PathLike[str]
 Model = PathLike | Graph
@@ -134,11 +137,13 @@ class QuantizationReport(pipeline.Report):
         recipe: name of the rules that decided.
         bits_per_weight: over all tensors.
         types: by tensor name: from, type, rule, and where they were measured rmse, max_error and snr_db.
+        picture: how far a pipeline's picture is from that of the original, where it was measured.
     """
 
     recipe: str = ""
     bits_per_weight: float = 0.0
     types: dict[str, dict[str, Any]] = field(default_factory=dict)
+    picture: PictureLoss | None = None
 
 
 class QuantizationPlan:
@@ -216,7 +221,16 @@ class QuantizationPlan:
             recipe=made.recipe.name,
             bits_per_weight=table.total(made.choices).bits,
             types=table.tensors_json(made.choices, errors),
+            picture=self._picture(made) if found.measure else None,
         )
+
+    def _picture(self, made: Quantized) -> PictureLoss | None:
+        """How far the picture of a pipeline is from that of the original; None for other models."""
+        if pipeline_of(self.graph) is None:
+            return None
+        from .picture_loss import picture_loss
+
+        return picture_loss(self.graph, open_model(made.plan.target, parts=True), self.options.threads)
 
     def _carried_out(
         self, made: Quantized, output: str, request: Quantization, progress: Progress | None, cluster: Any
@@ -237,6 +251,7 @@ def _opened(path: PathLike, options: Options) -> Graph:
         format=options.source_format,
         revision=options.revision,
         offline=options.offline,
+        parts=(Path(path) / MODEL_INDEX).is_file(),
     )
 
 
@@ -267,7 +282,7 @@ def quantize(
             other files, as bitsandbytes stores linear layers: integers with a scale for each row.
         imatrix: path of an importance matrix.
         device: where blocks of GGUF files are encoded, with the same bytes: ``cpu``, ``cuda`` or ``cuda:N``.
-        measure: whether the error of every tensor is computed.
+        measure: whether the error of every tensor is computed, and of a pipeline that of a picture.
         model_path, output_path: other names of `model` and `output`.
         cluster: workers that quantize and write the tensors, with the same bytes: what `cluster` returns. For GGUF and
             safetensors outputs of a path.

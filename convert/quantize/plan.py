@@ -34,6 +34,7 @@ from ..write import plan as planning
 from ..write.conversion_options import Options
 from ..write.model_folder import FOLDERS, as_file
 from ..write.plan_checks import refuse_graphs
+from .pipeline_folder import PipelineFolder, pipeline_folder, tensor_bytes
 from .prune_layers import prune
 from .recipe import sample_error
 from .recipe.choose_type import Choice, Chooser, Wishes
@@ -84,10 +85,14 @@ class Quantized:
     def settle(self) -> None:
         """Take the tensors from the files that were written, so that nothing encodes them again."""
         made, found = self.plan, dict[str, StoredTensor]()
-        for file in made.files:
-            if file.name not in made.attached and found.keys() != made.graph.weights.keys():
-                found |= read_file(made.folder / file.name, ReadOptions(), made.format.name).weights
-        made.graph.weights |= found
+        wanted = made.graph.weights.keys()
+        for part in made.parts or (planning.Part(made.graph, made.files),):
+            for file in part.files:
+                if file.name not in made.attached and found.keys() != wanted:
+                    format = part.format or made.format
+                    held = read_file(made.folder / file.name, ReadOptions(), format.name).weights
+                    found |= {f"{part.prefix}{name}": tensor for name, tensor in held.items()}
+        made.graph.weights |= {name: tensor for name, tensor in found.items() if name in wanted}
 
     def block_notes(self) -> list[Note]:
         """Notes of the encoding, known when the file is written."""
@@ -117,12 +122,16 @@ def plan(
     tensor_values.load(tensor.dtype for tensor in graph.weights.values())
     format = planning.target_format(os.fspath(output), options)
     to_gguf = format.name == "gguf"
-    if not (planning.output_location(Path(output), format)[2] and format.name in FOLDERS):
-        graph = as_file(graph, format)
-    refuse_graphs(graph, format, Path(output))
-    casts = _named(graph, Path(output), format, options)
-    options.select.run(graph)
-    Tied("clone").run(graph)
+    folder = pipeline_folder(graph, Path(output), format, request, options)
+    if folder is not None:
+        graph, casts = folder.graph, folder.casts
+    else:
+        if not (planning.output_location(Path(output), format)[2] and format.name in FOLDERS):
+            graph = as_file(graph, format)
+        refuse_graphs(graph, format, Path(output))
+        casts = _named(graph, Path(output), format, options)
+        options.select.run(graph)
+        Tied("clone").run(graph)
     file_type = _file_type_of(graph)
     hyper = Graph(graph.weights, {**graph.metadata, **dict(request.overrides)})
     model = model_of(hyper)
@@ -147,7 +156,7 @@ def plan(
 
         chooser = _chooser(recipe, model, weights, request)
         choices = [chooser.choose(weight) for weight in weights]
-        room = _room(graph, Path(output), request, kept, choices) if request.target_size is not None else 0
+        room = _room(graph, Path(output), request, kept, choices, folder) if request.target_size is not None else 0
         recipe = within_target(
             graph, request, choices, importance, room, format.dtypes, options.threads or min(4, os.cpu_count() or 1)
         )
@@ -169,7 +178,10 @@ def plan(
     if request.importance is not None:
         graph.files.append(request.importance.file)
     notes = list(graph.notes)
-    made = planning.plan_graph(graph, Path(output), kept, inputs)
+    if folder is None:
+        made = planning.plan_graph(graph, Path(output), kept, inputs)
+    else:
+        made = folder.plan(graph, Path(output), kept, inputs)
     graph.notes[:] = list(dict.fromkeys([*notes, *graph.notes]))
     made.casts.audits += [*casts.audits, *pass_.audits]
     made.blocks = pass_.blocks
@@ -206,9 +218,16 @@ def copied(graph: Graph) -> Graph:
     )
 
 
-def _room(graph: Graph, output: Path, request: Quantization, options: Options, choices: Sequence[Choice]) -> int:
-    """Bytes of the output outside tensors."""
-    from .recipe.size_target import overhead
+def _room(
+    graph: Graph,
+    output: Path,
+    request: Quantization,
+    options: Options,
+    choices: Sequence[Choice],
+    folder: PipelineFolder | None,
+) -> int:
+    """Bytes of the output outside tensors whose types are chosen."""
+    from .recipe.size_target import PADDING, overhead
 
     sample = copied(graph)
     describe(
@@ -219,6 +238,8 @@ def _room(graph: Graph, output: Path, request: Quantization, options: Options, c
         0,
         to_gguf=planning.target_format(os.fspath(output), options).name == "gguf",
     )
+    if folder is not None:
+        return overhead(folder.plan(sample, output, options, [])) + tensor_bytes(folder.stored, PADDING)
     return overhead(planning.plan_graph(sample, output, options))
 
 

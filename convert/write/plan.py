@@ -58,10 +58,17 @@ COPIES = 6
 
 @dataclass(eq=False)
 class Part:
-    """A graph that will be written, after all passes, and the files that hold it."""
+    """A graph that will be written, after all passes, and the files that hold it.
+
+    Attributes:
+        prefix: before names of its weights in the graph of the plan, where these have the name of the part.
+        format: of its files; None for that of the plan.
+    """
 
     graph: Graph
     files: list[FileLayout]
+    prefix: str = ""
+    format: Format | None = None
 
 
 @dataclass(eq=False)
@@ -109,10 +116,15 @@ class Plan:
         tensors = counted(len(self.graph), "tensor")
         return (
             f" source   {self.source_format} · {files} · {tensors}\n"
-            f" plan     {self.format.name}{self._opset()} · {made} · {dtypes} · {human_size(self.nbytes)}\n"
+            f" plan     {self._formats()}{self._opset()} · {made} · {dtypes} · {human_size(self.nbytes)}\n"
             f"{self._mmproj_line()}"
             f" needs    {human_size(self.peak_memory)} of memory at most · {human_size(self.disk_free)} of disk free"
         )
+
+    def _formats(self) -> str:
+        """Names of the formats of the files."""
+        found = {(part.format or self.format).name for part in self.parts} or {self.format.name}
+        return ", ".join(sorted(found))
 
     def _mmproj_line(self) -> str:
         """A line of the plan for an encoder and a projector."""
@@ -305,7 +317,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         graph_variants.add_settings(graph, made)
     loose = sorted(without_pickles(graph).items()) if beside else []
     check_loose([name for name, _ in loose], {file.name.lower() for file in files}, folder)
-    files += [_attachment_file(name, storage) for name, storage in loose]
+    files += [attachment_file(name, storage) for name, storage in loose]
     return Plan(
         list(inputs),
         graph,
@@ -490,7 +502,8 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _attachment_file(name: str, storage: Storage) -> FileLayout:
+def attachment_file(name: str, storage: Storage) -> FileLayout:
+    """An attachment as a file of the output."""
     pieces = (Piece(0, StoredTensor(U8, (storage.nbytes,), storage)),) if storage.nbytes else ()
     return FileLayout(name, storage.nbytes, pieces)
 

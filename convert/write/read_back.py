@@ -98,9 +98,10 @@ def _costly(tensor: StoredTensor) -> Costly | None:
 def _written(plan: Plan, part: Part, staging: Staging) -> dict[str, StoredTensor]:
     """The tensors of the staged files of a part, which must be those of its graph."""
     found: dict[str, StoredTensor] = {}
+    format = part.format or plan.format
     for file in part.files:
         if file.name not in plan.attached and not part.graph.weights.keys() <= found.keys():
-            found |= read_file(staging.path(file), plan.options.read, plan.format.name).weights
+            found |= read_file(staging.path(file), plan.options.read, format.name).weights
     for name, wanted in part.graph.weights.items():
         tensor = found.get(name)
         if tensor is None or (wanted.dtype, wanted.shape) != (tensor.dtype, tensor.shape):

@@ -441,6 +441,7 @@ class Part:
         optional: whether a file may lack it.
         flat: the `model_type` of the part in files that have its hyper-parameters at the top of config.json, without
             `place`; None if no file has.
+        stored: whether a quantized model has it as it is stored.
     """
 
     architecture: Architecture | str | None
@@ -449,6 +450,7 @@ class Part:
     graphs: str | None = None
     optional: bool = False
     flat: str | None = None
+    stored: bool = False
 
     @property
     def names(self) -> tuple[Below, ...]:

@@ -134,7 +134,7 @@ def cascade_model(cascade: Cascade) -> Architecture:
         (),
         (),
         (Task(TEXT_TO_IMAGE, {}, functools.partial(_run, cascade)),),
-        parts={name: Part(None, "") for name in (*folders, cascade.decoder.autoencoder)},
+        parts={**{name: Part(None, "") for name in folders}, cascade.decoder.autoencoder: Part(None, "", stored=True)},
     )
 
 

@@ -14,7 +14,7 @@ def folder_model(pipeline: TextToImage) -> Architecture:
     parts = {
         **{encoder.part: Part(None, "", optional=encoder.optional) for encoder in pipeline.encoders},
         pipeline.denoiser: Part(None, ""),
-        pipeline.autoencoder: Part(None, ""),
+        pipeline.autoencoder: Part(None, "", stored=True),
         CONTROLNET: Part(None, "", optional=True),
     }
     return Architecture(
