@@ -197,8 +197,8 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
         measured = (
             functools.partial(_picture, source, made.plan.target, values) if pipeline and request.measure else None
         )
-        workers = cluster_option.crew(cluster, made.plan, *described, merged=False)
-        run_plan(made, values, noted, workers, measured)
+        crew = cluster_option.crew(cluster, made.plan, *described, merged=False)
+        run_plan(made, values, noted, crew, measured)
 
 
 def _picture(source: str, target: str, values: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ..open.model_files import MODEL_INDEX, whole_of
 from ..write import plan as planning
 from ..write.conversion_options import Options
 from ..write.graph_variants import placed
-from ..write.model_folder import beside_parts, configs, merge_whole, stem_of
+from ..write.model_folder import CONFIG, beside_parts, configs, merge_whole, stem_of
 from ..write.plan_checks import check_holdable, check_loose
 from .recipe.request import Quantization
 
@@ -133,9 +133,9 @@ def _refuse_options(request: Quantization, options: Options) -> None:
     refused = {
         "--prune-layers": bool(request.prune),
         "--keep-split": request.keep_split,
-        "--shard-size and --shard-tensors": options.shard_nbytes is not None or options.shard_tensors is not None,
-        "--include, --exclude, --rename and --map": options.select != Select(),
-        "--tokenizer and --chat-template": options.tokenizer is not None or options.chat_template is not None,
+        "--shard-size or --shard-tensors": options.shard_nbytes is not None or options.shard_tensors is not None,
+        "--include, --exclude, --rename or --map": options.select != Select(),
+        "--tokenizer or --chat-template": options.tokenizer is not None or options.chat_template is not None,
         "--override-kv": bool(request.overrides),
     }
     name = next((name for name, used in refused.items() if used), None)
@@ -157,7 +157,7 @@ def _named(part: Graph, format: Format, options: Options) -> tuple[Graph, Cast]:
     casts = Cast(None, rules, options.nan)
     casts.run(made)
     # diffusers' config.json names the class of a network, and with it how the file is called
-    made.attachments = {key: value for key, value in part.attachments.items() if key == planning.CONFIG}
+    made.attachments = {key: value for key, value in part.attachments.items() if key == CONFIG}
     return made, casts
 
 

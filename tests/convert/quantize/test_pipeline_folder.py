@@ -181,8 +181,8 @@ def test_int8_of_an_exported_pipeline(source, tmp_path, capsys):
 
 @pytest.mark.parametrize(("options", "why"), [
     (["--prune-layers", "1"], "--prune-layers does not apply to a pipeline"),
-    (["--include", "unet"], "--include, --exclude, --rename and --map does not apply to a pipeline"),
-    (["--shard-size", "1MB"], "--shard-size and --shard-tensors does not apply to a pipeline"),
+    (["--include", "unet"], "--include, --exclude, --rename or --map does not apply to a pipeline"),
+    (["--shard-size", "1MB"], "--shard-size or --shard-tensors does not apply to a pipeline"),
 ])  # fmt: skip
 def test_options_of_one_file_are_refused(options, why, source, tmp_path, capsys):
     folder, _ = source
