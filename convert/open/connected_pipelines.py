@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ...models.pipelines.diffusion.connected import ConnectedPipelines
+from ...models.pipelines.diffusion.folder_model import ConnectedPipelines
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FileAccessError, UsageError
 from ...runtime.plugin.discovery import Plugins

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..pipelines.diffusion.cascade import Cascade, cascade_model
-from ..pipelines.diffusion.connected import ConnectedPipelines
+from ..pipelines.diffusion.folder_model import ConnectedPipelines
 from ..pipelines.diffusion.text_to_image import Config, Encoded, Floats, Inputs, Request, TextEncoder, TextToImage
 
 MEAN, DEVIATION = 42.0, 1.0
