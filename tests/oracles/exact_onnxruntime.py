@@ -1,7 +1,8 @@
 """onnxruntime sessions that multiply integers exactly on every processor.
 
 Without VNNI, onnxruntime adds pairs of u8 x i8 products with saturation at 16 bits; sums of u8 x u8 are exact. Constant
-i8 operands therefore become u8, with a zero point that is larger by 128. Where onnxruntime itself fuses products of
+i8 operands, and those that are quantized for one product, therefore become u8, with a zero point that is larger by 128.
+Where onnxruntime itself fuses products of
 bytes, its option ``session.x64quantprecision`` does the same. Source: onnxruntime_session_options_config_keys.h.
 """
 
@@ -34,7 +35,7 @@ def exact_session(model, level="ORT_DISABLE_ALL", threads=0):
 
 
 def unsigned(model):
-    """The model with its constant i8 weights that multiply u8 activations as u8."""
+    """The model with its i8 weights that multiply u8 activations as u8: constants, and what is quantized for them."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     inferred = onnx.shape_inference.infer_shapes(made) if made.ByteSize() < onnx.checker.MAXIMUM_PROTOBUF else made
@@ -57,21 +58,43 @@ def _make_unsigned(graph, inferred, constants, signed):
         for activation, weight, zero in PRODUCTS.get(node.op_type, ()):
             names = [*node.input, *[""] * (zero + 1 - len(node.input))]
             operand, point = constants.get(names[weight]), constants.get(names[zero])
-            if operand is None or operand.data_type != TensorProto.INT8 or (names[zero] and point is None):
+            if operand is None:
+                _quantize_unsigned(graph, node, weight, zero, constants)
+                continue
+            if operand.data_type != TensorProto.INT8 or (names[zero] and point is None):
                 continue
             if activation is not None and names[activation] in signed:
                 continue
             for position, item in ((weight, operand), (zero, point)):
                 codes = np.zeros((), np.int8) if item is None else numpy_helper.to_array(item)
-                name = f"{names[weight]}/{position}/u8"
-                if name not in {made.name for made in graph.initializer}:
-                    shifted = (codes.astype(np.int16) + 128).astype(np.uint8)
-                    graph.initializer.append(numpy_helper.from_array(shifted, name))
-                names[position] = name
+                names[position] = _shifted(graph, f"{names[weight]}/{position}/u8", codes)
             node.input[:] = names
         for attribute, same in zip(node.attribute, known.attribute, strict=True):
             if attribute.type == onnx.AttributeProto.GRAPH:
                 _make_unsigned(attribute.g, same.g, constants, signed)
+
+
+def _shifted(graph, name, codes):
+    """The name of an initializer of i8 codes as u8."""
+    if name not in {made.name for made in graph.initializer}:
+        graph.initializer.append(numpy_helper.from_array((codes.astype(np.int16) + 128).astype(np.uint8), name))
+    return name
+
+
+def _quantize_unsigned(graph, node, weight, zero, constants):
+    """Let QuantizeLinear make u8 codes for a product that alone reads its i8 codes."""
+    name = node.input[weight]
+    maker = next((each for each in graph.node if name in each.output), None)
+    readers = sum(name in each.input for each in graph.node) + sum(name == each.name for each in graph.output)
+    if maker is None or maker.op_type != "QuantizeLinear" or len(maker.input) < 3 or readers != 1:
+        return
+    point = constants.get(maker.input[2])
+    if (
+        point is not None
+        and list(node.input)[zero : zero + 1] == [maker.input[2]]
+        and point.data_type == TensorProto.INT8
+    ):
+        maker.input[2] = node.input[zero] = _shifted(graph, f"{name}/u8", numpy_helper.to_array(point))
 
 
 @functools.cache
