@@ -146,7 +146,10 @@ def converted(model, names):
     kind = (
         {"general.architecture": model.architecture.gguf[0]}
         if names == GGUF
-        else {"model_type": model.architecture.model_types[0]}
+        else {
+            "model_type": model.architecture.model_types[0],
+            "tie_word_embeddings": "head.weight" not in model.weights,
+        }
     )
     said = kind | stated
     architecture = find_architecture(names, said)
