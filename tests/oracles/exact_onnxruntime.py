@@ -89,11 +89,8 @@ def _quantize_unsigned(graph, node, weight, zero, constants):
     if maker is None or maker.op_type != "QuantizeLinear" or len(maker.input) < 3 or readers != 1:
         return
     point = constants.get(maker.input[2])
-    if (
-        point is not None
-        and list(node.input)[zero : zero + 1] == [maker.input[2]]
-        and point.data_type == TensorProto.INT8
-    ):
+    same = node.input[zero : zero + 1] == maker.input[2:3]
+    if same and point is not None and point.data_type == TensorProto.INT8:
         maker.input[2] = node.input[zero] = _shifted(graph, f"{name}/u8", numpy_helper.to_array(point))
 
 
