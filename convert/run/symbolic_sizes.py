@@ -22,6 +22,9 @@ Symbol = str | tuple[str, int]
 """A dimension by its name, or by its input and axis where it has no name."""
 SIDES = ((224, 224), (48, 320), (256, 256), (640, 640), (512, 512), (299, 299), (64, 64), (32, 32), (96, 96), (28, 28))
 """Heights and widths of pictures, and of lines of text."""
+LATENTS = ((64, 64), (32, 32))
+"""Heights and widths of latents and feature maps, which have other channels than pictures."""
+PICTURE_CHANNELS = (1, 3)
 SPANS = (1, 512, 64, 128, 256, 576, 32, 16, 1024, 100, 300, 3000, 16000, 8, 4, 2)
 """Lengths of sequences and signals."""
 CHANNELS = (3, 1, 4, 64, 32, 128, 80)
@@ -97,7 +100,7 @@ def _candidates(
     present = set(roles.values())
     given = {role: known[mark] for mark, role in every.items() if mark in known}
     tables: list[tuple[tuple[str, ...], Sequence[tuple[int, ...]]]] = [
-        (("height", "width"), SIDES), (("span",), [(length,) for length in SPANS]), (("past",), ((0,), (1,))),
+        (("height", "width"), _sides(inputs)), (("span",), [(length,) for length in SPANS]), (("past",), ((0,), (1,))),
         (("channel",), [(length,) for length in CHANNELS]), (("batch",), [(length,) for length in BATCHES]),
     ]  # fmt: skip
     used = [(names, [*_given(names, rows, given), *rows]) for names, rows in tables if present & set(names)]
@@ -109,6 +112,18 @@ def _candidates(
             for name, length in zip(names, rows[at], strict=True)
         }
         yield {mark: lengths[role] for mark, role in roles.items()}
+
+
+def _sides(inputs: Sequence[Value]) -> Sequence[tuple[int, int]]:
+    """Heights and widths to try: those of latents first where an input has channels of latents."""
+    return (*LATENTS, *SIDES) if any(_is_latent(value.shape) for value in inputs) else SIDES
+
+
+def _is_latent(shape: Sequence[Dim] | None) -> bool:
+    """Whether an input of open height and width has other channels than pictures."""
+    if shape is None or len(shape) != PICTURE_RANK or any(isinstance(shape[axis], int) for axis in _spatial(shape)):
+        return False
+    return any(isinstance(shape[axis], int) and shape[axis] not in PICTURE_CHANNELS for axis in (1, 3))
 
 
 def _given(names: Sequence[str], rows: Sequence[tuple[int, ...]], given: Mapping[str, int]) -> list[tuple[int, ...]]:

@@ -46,6 +46,17 @@ def detector(path, layout=("batch", 3, "p", "q")):
     return saved(path, nodes, [("x", 1, layout)], [*weights, ("scales", np.float32([1, 1, 2, 2]))])
 
 
+def attention_of_latents(path):
+    """Every position of a map sees all others: memory is the square of their number."""
+    nodes = [
+        make.make_node("Reshape", ["x", "flat"], ["f"]),
+        make.make_node("Transpose", ["f"], ["t"], perm=[0, 2, 1]),
+        make.make_node("MatMul", ["t", "f"], ["m"]),
+        make.make_node("ReduceMean", ["m"], ["y"], keepdims=0),
+    ]
+    return saved(path, nodes, [("x", 1, ["batch", 4, "height", "width"])], [("flat", np.array([0, 4, -1]))])
+
+
 def recognizer(path):
     """A line of text: 48 rows become 3, and these one; a sequence remains."""
     nodes = [
@@ -113,7 +124,10 @@ def products(path):
     return saved(path, nodes, [("a", 1, ["batch", "samples"]), ("b", 1, ["batch", "samples"])], [("w", weight(576, 2))])
 
 
-MODELS = {"detector": detector, "recognizer": recognizer, "voice": voice, "embedder": embedder, "products": products}
+MODELS = {
+    "detector": detector, "recognizer": recognizer, "voice": voice, "embedder": embedder, "products": products,
+    "latents": attention_of_latents,
+}  # fmt: skip
 NHWC = ("n", "h", "w", 3)
 
 
@@ -185,6 +199,11 @@ def test_language_models_get_consistent_lengths(tmp_path):
         session = onnxruntime.InferenceSession(str(tmp_path / "m" / "model.onnx"), providers=["CPUExecutionProvider"])
         assert session.run(["logits"], fed)[0].shape[:2] == (batch, length)
     assert example(graph).startswith("--input input_ids=")
+
+
+def test_latents_are_smaller_than_pictures(tmp_path):
+    fed, _ = feeds(cc.open(attention_of_latents(tmp_path / "a.onnx")), ())
+    assert fed["x"].shape == (1, 4, 64, 64)
 
 
 def test_channels_last(tmp_path):
