@@ -385,7 +385,12 @@ class TextToImageModel(TaskModel):
         return Image.fromarray((pixels.transpose(1, 2, 0) * 255).round().astype(np.uint8))
 
     def _size(self, size: tuple[int, int] | None) -> tuple[int, int]:
-        width, height = self.default_size if size is None else size
+        size = self.default_size if size is None else size
+        if isinstance(size, str) or len(size) != 2:
+            raise UsageError(
+                "E-DRAW-SIZE", None, "size is not a width and a height", expected="such as (512, 768)", found=repr(size)
+            )
+        width, height = size
         unit = self.factor * self.pipeline.patch(self.config)
         for side in (width, height):
             if side < unit or side % unit or width * height > MOST_PIXELS:

@@ -124,6 +124,8 @@ def test_wuerstchen(guidance, negative, tmp_path):
         ({"scheduler": "euler"}, "a scheduler of its own"),
         ({"image": drawn}, "from a prompt alone, without image"),
         ({"size": (200, 128)}, "E-DRAW-SIZE"),
+        ({"size": "128x128"}, "E-DRAW-SIZE"),
+        ({"size": (128,)}, "E-DRAW-SIZE"),
     ):
         with pytest.raises(cc.UsageError, match=words):
             cc.models.load(tmp_path).draw(PROMPT, **settings)
