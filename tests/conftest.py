@@ -107,13 +107,13 @@ def repeated() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def needed_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Runs of other shapes that may follow are planned in one test of four, by its name, and their kernels are not
+    """Runs of other shapes that may follow are planned in one test of sixteen, by its name, and their kernels are not
     compiled beforehand, unless sweeps are exhaustive: few tests have such runs, and kernels that cannot be compiled are
     no error before. Processes that tests start compile them."""
 
     def compile_later(warmup: ShapeWarmup, feeds: Sequence[Any], run: RunOptions, missing: bool) -> None:
         name = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-        if not (zlib.crc32(name.encode(errors="surrogateescape")) - sampling.turn()) % 4 and run.taps is None:
+        if not (zlib.crc32(name.encode(errors="surrogateescape")) - sampling.turn()) % 16 and run.taps is None:
             warmup.expected_kernels(warmup.expected_feeds(feeds), feeds, run)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -88,7 +88,7 @@ def main(jobs, folder):
     """Run every job, words and names of arrangements, and print what each ended with."""
     from candle_convert.runtime.execute.shape_warmup import ShapeWarmup
 
-    ShapeWarmup.kernels = lambda *arguments: []
+    ShapeWarmup.compile_later = ShapeWarmup.imminent_kernels = lambda *arguments: []
     results = [
         {name: ended(words, STREAMS[name], Path(folder)) for name in names}
         for words, names in json.loads(Path(jobs).read_text())
