@@ -14,6 +14,7 @@ from ...runtime.base.errors import UsageError
 from ...runtime.base.limits import size
 from ...runtime.base.out_of_memory import memory_limited
 from ...runtime.base.units import human_size
+from ...runtime.ir.clone import with_own_tables
 from ...runtime.ir.graph import Graph
 from ..console.atomic_replace import replacing
 from ..console.progress import Progress
@@ -30,7 +31,7 @@ from . import llama_options, table
 from .bits import quantize_network, type_of
 from .compile_encoders import prepare
 from .pipeline_folder import pipeline_of
-from .plan import Quantized, copied
+from .plan import Quantized
 from .plan import plan as planned
 from .recipe import imatrix, recipe, rule
 from .recipe.choose_type import Choice, Wishes
@@ -171,7 +172,7 @@ class QuantizationPlan:
         self._shown = self._plan(self._output, self.request)
 
     def _plan(self, output: PathLike, request: Quantization) -> Quantized:
-        return planned(copied(self.graph), output, request, self.options, self.inputs)
+        return planned(with_own_tables(self.graph), output, request, self.options, self.inputs)
 
     @property
     def choices(self) -> list[Choice]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...ops.quants.schemes.bitsandbytes import packed_rows
 from ...runtime.base.errors import UnsafeFileError, UnsupportedError, UsageError
+from ...runtime.ir.clone import with_own_tables
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.storage import Held
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -23,7 +24,6 @@ from ..write.conversion_options import Options
 from ..write.graph_variants import VARIANTS
 from ..write.plan import plan_graph, target_format
 from .network.request import REQUANTIZE_HINT
-from .plan import copied
 
 TYPES = {8: "q8_0", 4: "q4_k_m"}
 """Types of ggml by bits."""
@@ -68,7 +68,7 @@ def quantize_network(
 def with_scaled_rows(model: str | os.PathLike[str] | Graph, options: Options) -> Graph:
     """A model whose matrices are integers with a scale for each row, but for embeddings and the output layer, and
     config.json as bitsandbytes and transformers read them."""
-    graph = copied(model) if isinstance(model, Graph) else open_model(whole_model(model))
+    graph = with_own_tables(model) if isinstance(model, Graph) else open_model(whole_model(model))
     weights: dict[str, StoredTensor] = {}
     left: list[str] = []
     for name, tensor in graph.weights.items():

@@ -11,6 +11,7 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.contract.architecture import Architecture
 from ...runtime.contract.format import Format, WriteOptions
+from ...runtime.ir.clone import with_own_tables
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.precision.cast_weights import Cast
 from ...runtime.passes.weights.select import Select
@@ -60,7 +61,7 @@ class PipelineFolder:
             }
             made = dataclasses.replace(network, weights=own, metadata={**network.metadata, **added})
             parts.append(_part(name, made, by_name(GGUF)))
-        parts += [_part(name, _copied(part), by_name(STORED)) for name, part in self.stored.items()]
+        parts += [_part(name, with_own_tables(part), by_name(STORED)) for name, part in self.stored.items()]
         files = [file for part in parts for file in part.files]
         whole = dataclasses.replace(
             graph,
@@ -147,11 +148,11 @@ def _refuse_options(request: Quantization, options: Options) -> None:
 def _named(part: Graph, format: Format, options: Options) -> tuple[Graph, Cast]:
     """A network with the names and keys of its GGUF file, and the casts of its small weights; with its own names, which
     its config.json explains, where GGUF has no others."""
-    made = _copied(part)
+    made = with_own_tables(part)
     try:
         rules = planning.prepare_graph(made, format, True, options)
     except UnsupportedError:
-        made = _copied(part)
+        made = with_own_tables(part)
         rules = planning.prepare_graph(made, format, True, dataclasses.replace(options, weights_only=True))
         made.notes = list(part.notes)
     casts = Cast(None, rules, options.nan)
@@ -170,16 +171,6 @@ def _part(name: str, graph: Graph, format: Format) -> planning.Part:
         format.prepare(graph, writing)
     assert format.layout is not None
     return planning.Part(graph, placed(format.layout(graph, writing), name), f"{name}/", format)
-
-
-def _copied(graph: Graph) -> Graph:
-    return dataclasses.replace(
-        graph,
-        weights=dict(graph.weights),
-        metadata=dict(graph.metadata),
-        attachments=dict(graph.attachments),
-        notes=list(graph.notes),
-    )
 
 
 def tensor_bytes(parts: Mapping[str, Graph], padding: int) -> int:

@@ -14,6 +14,7 @@ from ...runtime.base.errors import UnsupportedError
 from ...runtime.base.units import counted
 from ...runtime.contract.format import Format, ReadOptions
 from ...runtime.cuda.device.device import device_index
+from ...runtime.ir.clone import with_own_tables
 from ...runtime.ir.graph import Graph, Note
 from ...runtime.passes.precision.cast_weights import Cast
 from ...runtime.passes.quantize.block_weights import ErrorStatistics, Quantize
@@ -201,21 +202,9 @@ def _named(graph: Graph, output: Path, format: Format, options: Options) -> Cast
         casts.run(graph)
         name_file_type(graph)
     if graph.mmproj is not None and format.name == "gguf":
-        graph.mmproj = copied(graph.mmproj)
+        graph.mmproj = with_own_tables(graph.mmproj)
         casts.audits += planning.cast_mmproj(graph.mmproj, OF_ENCODERS, options).audits
     return casts
-
-
-def copied(graph: Graph) -> Graph:
-    """A graph of the same tensors that can be changed without the first one."""
-    return dataclasses.replace(
-        graph,
-        weights=dict(graph.weights),
-        metadata=dict(graph.metadata),
-        attachments=dict(graph.attachments),
-        notes=list(graph.notes),
-        files=list(graph.files),
-    )
 
 
 def _room(
@@ -229,7 +218,7 @@ def _room(
     """Bytes of the output outside tensors whose types are chosen."""
     from .recipe.size_target import PADDING, overhead
 
-    sample = copied(graph)
+    sample = with_own_tables(graph)
     describe(
         sample,
         request,

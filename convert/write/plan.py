@@ -17,7 +17,7 @@ from ...runtime.base.limits import current
 from ...runtime.base.units import counted, human_size
 from ...runtime.contract.architecture import MODEL
 from ...runtime.contract.format import FileLayout, Format, Piece, WriteOptions
-from ...runtime.ir.clone import copied_graph
+from ...runtime.ir.clone import copied_graph, with_own_tables
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.precision.cast_weights import Audit, Cast
 from ...runtime.passes.quantize.block_weights import BlockAudit
@@ -409,18 +409,7 @@ def cast_mmproj(graph: Graph, dtype: str | None, options: Options) -> Cast:
 
 def _copied(graph: Graph) -> Graph:
     """A graph that can be changed without the original."""
-    if graph.nodes:
-        graph = copied_graph(graph, {}, typed=True)
-    return dataclasses.replace(
-        graph,
-        weights=dict(graph.weights),
-        metadata=dict(graph.metadata),
-        attachments=dict(graph.attachments),
-        notes=list(graph.notes),
-        opsets=dict(graph.opsets),
-        values=dict(graph.values),
-        _fresh=dict(graph._fresh),
-    )
+    return with_own_tables(copied_graph(graph, {}, typed=True) if graph.nodes else graph)
 
 
 def _join(graph: Graph, parts: dict[str, Part]) -> None:

@@ -51,6 +51,22 @@ def copied_graph(
     return made
 
 
+def with_own_tables(graph: Graph) -> Graph:
+    """The graph with weights, values and keys that can be added and removed without the first one; nodes, values and
+    tensors are shared."""
+    return dataclasses.replace(
+        graph,
+        weights=dict(graph.weights),
+        metadata=dict(graph.metadata),
+        attachments=dict(graph.attachments),
+        notes=list(graph.notes),
+        files=list(graph.files),
+        opsets=dict(graph.opsets),
+        values=dict(graph.values),
+        _fresh=dict(graph._fresh),
+    )
+
+
 def captures(graph: Graph) -> list[Value]:
     """Values of the enclosing graphs that a graph and its subgraphs use."""
     own: set[Value] = set()
