@@ -17,7 +17,7 @@ from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, act, matrix
 from ..schema.network_hyperparameters import IMAGE_FEATURES, IMAGE_TO_TEXT, Stated
 from ..seq2seq.decoder import CrossDecoder
 from ..seq2seq.tasks import encoder_decoder_graphs
-from ..seq2seq.transformer import OFFSET, POSITIONS, POST_NORM, Family, fairseq_sinusoids, layer_weights
+from ..seq2seq.transformer import OFFSET, POSITIONS, POST_NORM, Family, fairseq_sinusoids, head_weights, layer_weights
 
 ENCODER, BRIDGE = "vision", "enc_to_dec_proj"
 KEYS = (
@@ -73,17 +73,7 @@ DECODER = Architecture(
             replace(row, when=lambda config, i: bool(config.embed_norm))
             for row in matrix("decoder.embed_norm", "model.decoder.layernorm_embedding", None, shape=("hidden",))
         ),
-        Weight(
-            "head.weight", "output_projection.weight", shape=("vocab", "hidden"), when=lambda config, i: not config.tied
-        ),
-        Weight(
-            "head.weight",
-            "output_projection.weight",
-            shape=("vocab", "hidden"),
-            when=lambda config, i: bool(config.tied),
-            optional=True,
-            repeats="embed.weight",
-        ),
+        *head_weights("output_projection.weight", "vocab"),
     ),
     (),
     ignored=(r"embed_positions\.weights$", r"embed_positions\._float_tensor$"),

@@ -17,7 +17,17 @@ from ...runtime.tensor.stored_tensor import StoredTensor
 from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, Vocabulary, act
 from .tasks import encoder_decoder_task, encoder_task
 from .text_heads import head_rows, head_tasks
-from .transformer import OFFSET, POSITIONS, POST_NORM, Family, SameHeads, fairseq_sinusoids, layer_weights, norm_weights
+from .transformer import (
+    OFFSET,
+    POSITIONS,
+    POST_NORM,
+    Family,
+    SameHeads,
+    fairseq_sinusoids,
+    head_weights,
+    layer_weights,
+    norm_weights,
+)
 
 
 def rows(start: int, pad: int, activation: str = "gelu") -> tuple[Row, ...]:
@@ -76,15 +86,7 @@ WEIGHTS = (
         optional=True,
         repeats="embed.weight",
     ),
-    Weight("head.weight", "lm_head.weight", shape=("decoder_vocab", "hidden"), when=lambda config, i: not config.tied),
-    Weight(
-        "head.weight",
-        "lm_head.weight",
-        shape=("decoder_vocab", "hidden"),
-        when=lambda config, i: bool(config.tied),
-        optional=True,
-        repeats="embed.weight",
-    ),
+    *head_weights("lm_head.weight", "decoder_vocab"),
     Weight("logits.bias", "final_logits_bias", shape=(1, "decoder_vocab"), optional=True),
 )
 EMBED_NORM = norm_weights("layernorm_embedding", "embed_norm")

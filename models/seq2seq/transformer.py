@@ -77,6 +77,14 @@ def norm_weights(hf: str, name: str) -> tuple[Weight, ...]:
     )
 
 
+def head_weights(hf: str, rows: str) -> tuple[Weight, ...]:
+    """Bindings of a head of `rows` tokens: stored where it is not tied, or differs from the embedding that it is tied
+    to."""
+    stored = Weight("head.weight", hf, shape=(rows, "hidden"), when=lambda config, i: not config.tied)
+    tied = replace(stored, when=lambda config, i: bool(config.tied), optional=True, repeats="embed.weight")
+    return stored, tied
+
+
 def fairseq_sinusoids(config: Config) -> np.ndarray:
     """Sines, then cosines, of the positions with the rates of tensor2tensor, f32 [padded_rows, hidden]; zeros for
     padding."""
