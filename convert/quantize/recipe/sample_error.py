@@ -70,8 +70,10 @@ def errors(rows: Sample, dtype: DType, importance: np.ndarray | None, *, weighte
     limit = SLOW_SAMPLE if dtype.name in SLOW else SAMPLE
     keep = max(1, limit // max(1, rows.rows.shape[1]))
     step = max(1, len(rows.matrices) // keep)
-    for matrix in sorted(set(rows.matrices[::step])):
-        chosen = [index for index in range(0, len(rows.matrices), step) if rows.matrices[index] == matrix]
+    groups: dict[int, list[int]] = {}
+    for index in range(0, len(rows.matrices), step):
+        groups.setdefault(0 if importance is None else rows.matrices[index], []).append(index)
+    for matrix, chosen in groups.items():
         before = rows.rows[chosen]
         weights = None if importance is None else importance[matrix]
         total.add(before, _there_and_back(before, dtype, weights), weights if weighted else None)
