@@ -138,6 +138,13 @@ def unfrozen() -> Iterator[None]:
     gc.freeze()
 
 
+@pytest.fixture(scope="module")
+def frozen() -> None:
+    """Models that drop their parts look for garbage each time: not among the objects of earlier tests."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
     """A memory-limited process that opens hostile files."""

@@ -1,5 +1,6 @@
 """Small text-to-image models in the folders of diffusers, with random weights and trained tokenizers."""
 
+import functools
 import json
 
 import torch
@@ -19,8 +20,9 @@ PUBLISHED_STAGES = {"block_out_channels": (32, 64), "norm_num_groups": 32}
 BEGIN, END = "<|startoftext|>", "<|endoftext|>"
 
 
-def clip_tokenizer(folder, pad=END):
-    """CLIP's vocab.json and merges.txt in a folder, and the tokenizer that transformers reads from it."""
+@functools.cache
+def clip_bpe():
+    """A tokenizer of CLIP's kind."""
     import tokenizers
 
     made = tokenizers.Tokenizer(tokenizers.models.BPE(end_of_word_suffix="</w>"))
@@ -31,7 +33,15 @@ def clip_tokenizer(folder, pad=END):
         vocab_size=700, initial_alphabet=alphabet, end_of_word_suffix="</w>", show_progress=False
     )
     made.train_from_iterator(corpus(), trainer)
-    known = made.get_vocab()
+    return made
+
+
+def clip_tokenizer(folder, pad=END):
+    """CLIP's vocab.json and merges.txt in a folder, and the tokenizer that transformers reads from it."""
+    import tokenizers
+
+    made = clip_bpe()
+    known, alphabet = made.get_vocab(), sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     whole = [*known, *(f"{letter}</w>" for letter in alphabet if f"{letter}</w>" not in known), BEGIN, END]
     folder.mkdir(parents=True, exist_ok=True)
     made.model.save(str(folder))
@@ -49,8 +59,9 @@ def published_tokenizer(folder, pad=END):
     return transformers.CLIPTokenizer.from_pretrained(str(folder))
 
 
-def t5_tokenizer(folder):
-    """A tokenizer.json of T5's kind in a folder, and the tokenizer that transformers reads from it."""
+@functools.cache
+def t5_unigram():
+    """A tokenizer of T5's kind."""
     import tokenizers
 
     made = tokenizers.Tokenizer(tokenizers.models.Unigram())
@@ -61,8 +72,13 @@ def t5_tokenizer(folder):
     )
     made.train_from_iterator(corpus(), trainer)
     made.post_processor = tokenizers.processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    return made
+
+
+def t5_tokenizer(folder):
+    """A tokenizer.json of T5's kind in a folder, and the tokenizer that transformers reads from it."""
     fast = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", model_max_length=512
+        tokenizer_object=t5_unigram(), pad_token="<pad>", eos_token="</s>", unk_token="<unk>", model_max_length=512
     )
     fast.save_pretrained(str(folder))
     return fast
@@ -230,8 +246,9 @@ CHAT_TEMPLATE = """{%- for message in messages %}{{ '<|im_start|>' + message.rol
 {%- if not enable_thinking %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}{% endif %}"""
 
 
-def chat_tokenizer(folder):
-    """A tokenizer.json of Qwen's kind with a chat template in a folder, and the tokenizer that transformers reads."""
+@functools.cache
+def chat_bpe():
+    """A tokenizer of Qwen's kind."""
     import tokenizers
 
     made = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -242,8 +259,13 @@ def chat_tokenizer(folder):
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
     )  # fmt: skip
     made.train_from_iterator(corpus(), trainer)
+    return made
+
+
+def chat_tokenizer(folder):
+    """A tokenizer.json of Qwen's kind with a chat template in a folder, and the tokenizer that transformers reads."""
     fast = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="<|endoftext|>", eos_token="<|im_end|>", chat_template=CHAT_TEMPLATE
+        tokenizer_object=chat_bpe(), pad_token="<|endoftext|>", eos_token="<|im_end|>", chat_template=CHAT_TEMPLATE
     )
     fast.save_pretrained(str(folder))
     return fast

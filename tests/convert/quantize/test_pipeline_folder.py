@@ -13,6 +13,7 @@ from candle_convert.tests.builders.text_to_image import flux, stable_diffusion, 
 torch = pytest.importorskip("torch")
 diffusers = pytest.importorskip("diffusers")
 gguf = pytest.importorskip("gguf")
+pytestmark = pytest.mark.usefixtures("frozen")
 PROMPT = "A red fox in snow"
 SIZE = {"seed": 5, "steps": 2, "size": (32, 32)}
 
@@ -123,6 +124,7 @@ def test_target_size(source, tmp_path):
     assert run(["verify", str(folder), str(out)]) == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", [
     lambda folder: stable_diffusion(folder, xl=True, published=True),
     lambda folder: stable_diffusion_3(folder),

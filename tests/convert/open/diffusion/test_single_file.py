@@ -26,6 +26,7 @@ torch = pytest.importorskip("torch")
 diffusers = pytest.importorskip("diffusers")
 gguf = pytest.importorskip("gguf")
 safetensors = pytest.importorskip("safetensors.torch")
+pytestmark = pytest.mark.usefixtures("frozen")
 SETTINGS = {"steps": 2, "seed": 5, "size": (32, 32), "negative": "blurry"}
 
 
@@ -80,6 +81,7 @@ def test_diffusers_reads_what_we_write(kind, generations):
     same_weights(pipeline, read)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_are_drawn_from_as_they_are(kind, generations, tmp_path):
     """Single files need no tokenizer of CLIP's; that of T5 stands next to them."""
@@ -100,6 +102,7 @@ def test_files_are_drawn_from_as_they_are(kind, generations, tmp_path):
         assert np.abs(found - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_whole_pipelines_are_gguf_files(kind, generations, tmp_path):
     """The names are those of the single file; another reader decodes the values, and the picture is drawn from them."""

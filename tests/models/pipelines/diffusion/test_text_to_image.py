@@ -27,6 +27,7 @@ from safetensors.torch import save_file
 
 torch = pytest.importorskip("torch")
 diffusers = pytest.importorskip("diffusers")
+pytestmark = pytest.mark.usefixtures("frozen")
 PROMPT, NEGATIVE = "A red fox in snow", "blurry, low quality"
 CLOSE = 2e-5
 """Of the largest latent."""
@@ -55,6 +56,7 @@ def theirs(pipeline, seed, **settings):
     return steps, picture
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize(("guidance", "seed"), [(7.0, 7), (1.0, 8)])
 def test_pictures_of_diffusers(count, guidance, seed, models):
@@ -73,6 +75,7 @@ def test_pictures_of_diffusers(count, guidance, seed, models):
     assert np.abs(np.asarray(drawn) / 255 - picture).max() <= 0.51 / 255 + 1e-4
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("scheduler", ["DDIMScheduler", "PNDMScheduler", "EulerAncestralDiscreteScheduler"])
 @pytest.mark.parametrize(
     ("xl", "negative", "guidance"),
@@ -83,17 +86,20 @@ def test_stable_diffusion(xl, negative, guidance, scheduler, tmp_path):
     compare(pipeline, tmp_path, 3, negative=negative, guidance=guidance, steps=4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("guidance", [2.5, 8.0])
 def test_latent_consistency(guidance, tmp_path):
     pipeline = stable_diffusion(tmp_path, scheduler="LCMScheduler", time_cond_proj_dim=16)
     compare(pipeline, tmp_path, 5, guidance=guidance, steps=2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("embedded", "dynamic", "guidance"), [(True, True, 3.5), (False, False, 0.0)])
 def test_flux(embedded, dynamic, guidance, tmp_path):
     compare(flux(tmp_path, guidance=embedded, dynamic=dynamic), tmp_path, 4, guidance=guidance, steps=3)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("layers", "dynamic", "guidance", "negative"),
     [(3, False, 4.0, NEGATIVE), (2, True, 0.5, None), (1, False, 0.0, None)],
@@ -104,6 +110,7 @@ def test_z_image(layers, dynamic, guidance, negative, tmp_path):
     compare(pipeline, tmp_path, 6, negative=negative, guidance=guidance, steps=3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("guidance", "negative"), [(4.0, None), (2.0, NEGATIVE), (1.0, None)])
 def test_wuerstchen(guidance, negative, tmp_path):
     """Two stages: random numbers go on from the first to the second."""
@@ -288,6 +295,7 @@ def pictures(tmp_path, size=(48, 32)):
     return picture, mask
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "scheduler", ["DDIMScheduler", "PNDMScheduler", "EulerDiscreteScheduler", "UniPCMultistepScheduler"]
 )
@@ -311,6 +319,7 @@ def test_pictures_of_pictures(scheduler, strength, tmp_path):
         cc.models.load(folder).draw(PROMPT, image=picture, strength=0.01, steps=6)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("strength", [0.55, 1.0])
 @pytest.mark.parametrize("kind", ["StableDiffusion3", "Flux", "ZImage"])
@@ -337,6 +346,7 @@ def test_pictures_of_pictures_by_flow_matching(kind, strength, masked, tmp_path)
     assert np.abs(found - expected).max() <= 5 * CLOSE * np.abs(expected).max()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("channels", [4, 9])
 @pytest.mark.parametrize("strength", [0.6, 1.0])
 def test_masks(channels, strength, tmp_path):
@@ -368,6 +378,7 @@ def test_pictures_that_do_not_fit(models, tmp_path):
             ours.draw(PROMPT, steps=2, **settings)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("xl", [False, True])
 def test_controlnet(xl, tmp_path):
     folder = tmp_path / "sd"
@@ -394,6 +405,7 @@ def test_controlnet(xl, tmp_path):
             ours.draw(PROMPT, **wrong, **settings)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("xl", [False, True])
 @pytest.mark.parametrize("names", ["diffusers", "web-ui"])
 def test_textual_inversion(names, xl, tmp_path):
