@@ -26,9 +26,9 @@ from pathlib import Path
 
 import candle_convert as cc
 import numpy as np
-from candle_convert.convert.cluster.cluster import Cluster
 from candle_convert.convert.cluster.conversion import COSTLY_BYTE
-from candle_convert.convert.cluster.work import Work
+from candle_convert.convert.cluster.workers.cluster import Cluster
+from candle_convert.convert.cluster.workers.work import Work
 from candle_convert.convert.write.write import SPLIT
 from candle_convert.runtime.base.dataclass import dataclass
 

@@ -16,9 +16,9 @@ from ..console.output import current
 
 if TYPE_CHECKING:
     from ..write.plan import Plan
-    from .cluster import Cluster
     from .conversion import ClusterCrew
-    from .opening import Loading, Opening
+    from .workers.cluster import Cluster
+    from .workers.opening import Loading, Opening
 
 CLUSTER = (
     click.option(
@@ -26,6 +26,10 @@ CLUSTER = (
         metavar="ADDRESS|local:N",
         help="Run on Dask workers: tcp://HOST:8786, or N processes of this machine.",
     ),
+)
+RUNS = (
+    *CLUSTER,
+    click.option("--dry-run", is_flag=True, help="With --cluster: show each worker's share of the work, and end."),
 )
 
 
@@ -38,27 +42,44 @@ def cluster(values: dict[str, Any]) -> Iterator[Cluster | None]:
     if values.get("threads") is not None:
         why = "--threads does not apply to --cluster: each worker has its own threads"
         raise UsageError("E-OPTION", None, why, hint="Omit --threads, or start workers with --nthreads N")
-    from .cluster import Cluster
+    from .workers.cluster import Cluster
 
     with Cluster(values["cluster"]) as workers:
         yield workers
 
 
 def connected(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator: the command runs on the workers of its option, which end with it."""
+    """A decorator: the command runs on the workers of its options `RUNS`, which end with it, or shows their shares."""
 
     @functools.wraps(command)
-    def run(*arguments: Any, **values: Any) -> Any:
+    def run(*arguments: Any, dry_run: bool, **values: Any) -> Any:
+        if dry_run:
+            return _planned(command, arguments, values)
         with cluster(values) as workers:
             return command(*arguments, **{**values, "cluster": workers})
 
     return run
 
 
+def _planned(command: Callable[..., Any], arguments: Sequence[Any], values: dict[str, Any]) -> int:
+    """A dry run of a command."""
+    if values["cluster"] is None:
+        raise UsageError("E-OPTION", None, "--dry-run shows what workers would do", hint="Add --cluster local:2")
+    from . import dry_run
+
+    with dry_run.DryRun(values["cluster"]) as workers:
+        try:
+            command(*arguments, **{**values, "cluster": workers})
+        except dry_run.Planned as end:
+            dry_run.show(workers, end.share)
+            return 0
+    raise UsageError("E-OPTION", None, "these options leave nothing for workers to do", hint="Omit --cluster")
+
+
 def running(command: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator: the options of a command that runs a model over its inputs, on workers too."""
     groups = (
-        shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, CLUSTER, shared_options.READING,
+        shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, RUNS, shared_options.READING,
     )  # fmt: skip
     return shared_options.options(*groups)(connected(command))
 
@@ -78,14 +99,14 @@ def load_for(verb: str, path: str, values: dict[str, Any], task: str | None = No
 
 def loading(verb: str, path: str, values: dict[str, Any], task: str | None = None) -> Loading:
     """Description from which workers load the model of a command."""
-    from .opening import Loading
+    from .workers.opening import Loading
 
     return Loading(opening(path, values), verb, task, option_values.device(values))
 
 
 def opening(path: str, values: dict[str, Any]) -> Opening:
     """Description from which workers open a model of a command."""
-    from .opening import opening
+    from .workers.opening import opening
 
     return opening(path, option_values.read_options(values), values)
 
@@ -124,4 +145,6 @@ def check(cluster: Cluster, paths: Sequence[str]) -> None:
 
 def show(cluster: Cluster) -> None:
     """Print the workers and the address of the dashboard."""
-    current().note(f" cluster  {cluster.workers} at {cluster.where} · dashboard {cluster.dashboard}")
+    dashboard = cluster.dashboard
+    shown = "" if dashboard is None else f" · dashboard {dashboard}"
+    current().note(f" cluster  {cluster.workers} at {cluster.where}{shown}")

@@ -24,9 +24,9 @@ from ..write.conversion_options import Options
 from ..write.read_back import Compared, compared_tensors, equal
 from ..write.staging import Staging
 from ..write.write import COSTLY_SPLIT, SPLIT, Job, Range, fill, jobs_of
-from .cluster import Cluster
-from .grouped import tapered
-from .work import Work
+from .workers.cluster import Cluster
+from .workers.grouped import tapered
+from .workers.work import Work
 
 if TYPE_CHECKING:
     from ..quantize.recipe.request import Quantization

@@ -12,11 +12,11 @@ from ..console.progress import ignored
 from ..inspect.content_hash import combined_hash
 from ..open.hub import absolute
 from ..write.plan import Plan
-from .cluster import Cluster
 from .conversion import ClusterCrew, on_cluster
 from .model_rows import SharedModel
-from .opening import Loading, Opening
 from .tensor_reports import Comparison, Hashes, checks_on, hashes_on
+from .workers.cluster import Cluster
+from .workers.opening import Loading, Opening
 
 
 class ClusterHandle(Cluster):

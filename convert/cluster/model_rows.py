@@ -19,9 +19,9 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error, UsageError
 from ..console.stdio import STREAM
 from ..run.readable_files import Group, groups_of
-from .cluster import Cluster
-from .opening import Loading
-from .work import Work
+from .workers.cluster import Cluster
+from .workers.opening import Loading
+from .workers.work import Work
 
 ONE_BY_ONE = ("transcribe",)
 """Methods that take one input."""

@@ -13,8 +13,8 @@ from ..open.shard_set import whole_model
 from ..quantize.network import quantize_network
 from ..write import plan as planning
 from ..write.conversion_options import Options
-from .cluster import Cluster
 from .conversion import ClusterCrew, Conversion
+from .workers.cluster import Cluster
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from ..quantize.calibration.calibrate import Calibration, Observer, calibrate, s
 from ..quantize.network.quantize_network import simplified
 from ..quantize.network.request import Request
 from ..run.image_preprocess import Look
-from .cluster import Cluster
-from .opening import Opening
-from .work import Work
+from .workers.cluster import Cluster
+from .workers.opening import Opening
+from .workers.work import Work
 
 PIECES = 8
 """Pieces for each thread of a cluster, so that workers of different speeds end together."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
@@ -13,9 +14,10 @@ from ..evaluate.same_tokens import OutputDistance
 from ..inspect.content_hash import file_sha256
 from ..load.canonical_names import canonical_names
 from ..run.compare_outputs import Compared, first_difference, outputs
-from .cluster import Cluster
-from .opening import Opening
-from .work import Work
+from .workers.cluster import Cluster
+from .workers.opening import Opening
+from .workers.share import Share
+from .workers.work import Work
 
 Fed = tuple[str, Mapping[str, Any]]
 """The name of a graph, empty for a model of one, and its inputs."""
@@ -96,6 +98,11 @@ class FileHashes(Work):
 
     def describe(self, piece: str) -> str:
         return f"the checksum of {piece}"
+
+    def share(self, pieces: Iterable[str]) -> Share:
+        """The bytes of the files."""
+        files = list(pieces)
+        return Share(len(files), sum(map(os.path.getsize, files)), held=False)
 
 
 def file_hashes_on(

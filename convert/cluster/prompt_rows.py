@@ -11,9 +11,9 @@ from ...models.generation.generate import Generation, Timing
 from ...runtime.base.dataclass import dataclass
 from ..load.load_model import load_language_model
 from ..run.prompt_rows import requests_of
-from .cluster import Cluster
-from .opening import Opening
-from .work import Work
+from .workers.cluster import Cluster
+from .workers.opening import Opening
+from .workers.work import Work
 
 PROMPTS = 16
 """Prompts of a piece, which are answered as one batch."""

@@ -12,10 +12,10 @@ from ..compare.canonical_hash import canonical_weights
 from ..compare.certificate import Checked, Paired, checked, compared_bytes, paired
 from ..inspect import tensor_values
 from ..inspect.content_hash import tensor_hash
-from .cluster import Cluster
-from .grouped import grouped
-from .opening import Opening
-from .work import Work
+from .workers.cluster import Cluster
+from .workers.grouped import grouped
+from .workers.opening import Opening
+from .workers.work import Work
 
 GROUP_BYTES = 256 * 2**20
 """Bytes of tensors that are one piece."""

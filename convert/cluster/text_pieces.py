@@ -13,9 +13,9 @@ from ..load.bind import bind_model
 from ..load.canonical_names import canonical_names
 from ..load.load_model import load_language_model
 from ..quantize.observe_importance import Observed, Observer, Piece
-from .cluster import Cluster
-from .opening import Opening
-from .work import Work
+from .workers.cluster import Cluster
+from .workers.opening import Opening
+from .workers.work import Work
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ Examples
 @click.option("--resume", is_flag=True, help="Add to the histograms that the output already holds.")
 @shared_options.FORCE
 @shared_options.options(
-    image_options.IMAGES, shared_options.PROGRESS, shared_options.DEVICE, cluster_option.CLUSTER, shared_options.READING
+    image_options.IMAGES, shared_options.PROGRESS, shared_options.DEVICE, cluster_option.RUNS, shared_options.READING
 )
 @cluster_option.connected
 def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **values: Any) -> None:  # noqa: N802

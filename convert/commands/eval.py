@@ -92,7 +92,7 @@ TEXTS = (
     TEXTS,
     shared_options.DEVICE,
     shared_options.PROGRESS,
-    cluster_option.CLUSTER,
+    cluster_option.RUNS,
     pipeline_option.PIPELINE,
     shared_options.READING,
 )

@@ -170,7 +170,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_
 @shared_options.options(
     shared_options.SPECULATION,
     shared_options.DEVICE,
-    cluster_option.CLUSTER,
+    cluster_option.RUNS,
     pipeline_option.PIPELINE,
     shared_options.READING,
 )

@@ -42,7 +42,7 @@ Examples
     "--canonical", is_flag=True, help="Use the names and layouts of the model's architecture, with values as f32."
 )
 @click.option("--file", "whole", is_flag=True, help="SHA-256 of the file bytes, like sha256sum.")
-@shared_options.options(shared_options.READING, shared_options.PROGRESS, cluster_option.CLUSTER)
+@shared_options.options(shared_options.READING, shared_options.PROGRESS, cluster_option.RUNS)
 @cluster_option.connected
 def COMMAND(paths: tuple[str, ...], **values: Any) -> int:  # noqa: N802
     """Print the content hash of models, and of each tensor of one.

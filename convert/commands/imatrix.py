@@ -66,7 +66,7 @@ Examples
 @shared_options.options(
     shared_options.DEVICE,
     shared_options.PROGRESS,
-    cluster_option.CLUSTER,
+    cluster_option.RUNS,
     pipeline_option.PIPELINE,
     shared_options.READING,
 )

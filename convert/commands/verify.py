@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...runtime.ir.graph import Graph
-    from ..cluster.opening import Opening
+    from ..cluster.workers.opening import Opening
     from ..compare.certificate import Verification
     from ..evaluate.same_tokens import OutputDistance
     from ..run.compare_outputs import Compared
@@ -78,7 +78,7 @@ NETWORKS = (
 @click.option("--threads", type=click.IntRange(1), help="Comparison threads (default: the number of cores, at most 4).")
 @click.option("--from-dst", metavar="FMT", type=shared_options.FORMAT, help="Format of DST; --from is that of SRC.")
 @shared_options.options(
-    NETWORKS, shared_options.CHOOSING, shared_options.PROGRESS, cluster_option.CLUSTER, shared_options.READING
+    NETWORKS, shared_options.CHOOSING, shared_options.PROGRESS, cluster_option.RUNS, shared_options.READING
 )
 @cluster_option.connected
 def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802

@@ -6,7 +6,7 @@ import signal
 import time
 from dataclasses import dataclass
 
-from candle_convert.convert.cluster.work import Work
+from candle_convert.convert.cluster.workers.work import Work
 from candle_convert.runtime.base.limits import current
 
 
@@ -62,8 +62,8 @@ class Held(Work):
 
 @dataclass(frozen=True)
 class Slow(Work):
-    """Pieces that take a hundredth of a second, and two seconds in the process `slow`; each returns its number and
-    the process."""
+    """Pieces that take a hundredth of a second, and a second in the process `slow`; each returns its number and the
+    process."""
 
     slow: int
 
@@ -71,5 +71,5 @@ class Slow(Work):
         return None
 
     def run(self, prepared, piece):
-        time.sleep(2 if os.getpid() == self.slow else 0.01)
+        time.sleep(1 if os.getpid() == self.slow else 0.01)
         return piece, os.getpid()

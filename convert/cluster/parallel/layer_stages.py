@@ -19,9 +19,10 @@ from ...load.bind import Model, bind_model, build_graph
 from ...load.canonical_names import canonical_names
 from ...load.memory_map import mapped
 from ...quantize.observe_importance import Observer, observed_names, watched_graph
-from .. import worker
-from ..cluster import WITHOUT_WORKERS_SECONDS, Cluster
-from ..opening import Opening
+from ..workers import worker
+from ..workers.cluster import WITHOUT_WORKERS_SECONDS, Cluster
+from ..workers.opening import Opening
+from ..workers.share import Share, weight_bytes
 
 POLL_SECONDS = 2.0
 """Seconds of an unanswered call after which the worker is looked for."""
@@ -112,8 +113,12 @@ def _graph(opening: Opening) -> tuple[Model, Graph]:
     return model, mapped(build_graph(model))
 
 
-def _placed(cluster: Cluster, stages: Sequence[tuple[Any, ...]], kind: type) -> list[_Remote]:
-    """An actor of `kind` on a worker of its own for the arguments of each stage; they are made at the same time."""
+def _placed(
+    cluster: Cluster, graph: Graph, plans: Sequence[StagePlan], stages: Sequence[tuple[Any, ...]], kind: type
+) -> list[_Remote]:
+    """An actor of `kind` on a worker of its own for the plan and the arguments of each stage of a graph; they are made
+    at the same time."""
+    cluster.begin(lambda: _share(graph, plans))
     deadline = time.monotonic() + WITHOUT_WORKERS_SECONDS
     while len(cluster.addresses) < len(stages):
         if time.monotonic() > deadline:
@@ -128,6 +133,11 @@ def _placed(cluster: Cluster, stages: Sequence[tuple[Any, ...]], kind: type) -> 
     return [_Remote(cluster, address, future) for address, future in zip(addresses, futures, strict=True)]
 
 
+def _share(graph: Graph, plans: Sequence[StagePlan]) -> Share:
+    """The weights of the largest stage."""
+    return Share(len(plans), max(weight_bytes(plan.extracted(graph)) for plan in plans), held=True, unit="stage")
+
+
 def pipelined_model(cluster: Cluster, opening: Opening, count: int, activations: str | None) -> PipelineModel:
     """A language model whose layers `count` workers share; this process reads no weights.
 
@@ -137,7 +147,7 @@ def pipelined_model(cluster: Cluster, opening: Opening, count: int, activations:
     model = bind_model(canonical_names(source))
     graph = build_graph(model)
     plans = pipeline_stages(graph, count)
-    stages = _placed(cluster, [(opening, plan, activations) for plan in plans], LayerStage)
+    stages = _placed(cluster, graph, plans, [(opening, plan, activations) for plan in plans], LayerStage)
     return PipelineModel(
         graph,
         plans,
@@ -167,6 +177,7 @@ def pipelined_observer(cluster: Cluster, opening: Opening, count: int, model: Mo
 
     def opened(name: str, graph: Graph) -> _StagedSession:
         plans = pipeline_stages(graph, count)
-        return _StagedSession(graph, _placed(cluster, [(opening, name, plan, output) for plan in plans], ObservedStage))
+        stages = [(opening, name, plan, output) for plan in plans]
+        return _StagedSession(graph, _placed(cluster, graph, plans, stages, ObservedStage))
 
     return Observer(model, output=output, threads=None, placed={}, opened=opened)

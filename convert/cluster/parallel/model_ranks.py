@@ -10,14 +10,16 @@ from urllib.parse import urlsplit
 from ....runtime.base.errors import FileAccessError, UsageError
 from ....runtime.ranks.rank_connections import accepted, connected, listener
 from ...load.tensor_parallel import Launch, Pipes, RankTask, serve_rank
-from .. import worker
-from ..cluster import Cluster
+from ..workers import worker
+from ..workers.cluster import Cluster
+from ..workers.share import Share, weight_bytes
 
 
 def launch_on(cluster: Cluster) -> Launch:
     """A function that starts ranks on their own workers, which connect to this process."""
 
     def launch(tasks: Sequence[RankTask]) -> Pipes:
+        cluster.begin(lambda: _share(tasks))
         from distributed.utils import get_ip
 
         addresses = sorted(cluster.addresses)
@@ -44,6 +46,12 @@ def launch_on(cluster: Cluster) -> Launch:
         return found[::2], found[1::2]
 
     return launch
+
+
+def _share(tasks: Sequence[RankTask]) -> Share:
+    """An equal part of the weights for each rank; rank 0 is this process."""
+    whole = weight_bytes(tasks[0].opening.graph())
+    return Share(len(tasks), whole // tasks[0].size, held=True, unit="rank")
 
 
 def _serve(task: RankTask, host: str, port: int, key: bytes) -> None:

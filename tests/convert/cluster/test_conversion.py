@@ -7,7 +7,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.convert.cli.main import run
-from candle_convert.convert.cluster import cluster as clusters
+from candle_convert.convert.cluster.workers import cluster as clusters
 from candle_convert.convert.write import write
 from candle_convert.convert.write.plan import plan
 from candle_convert.tests.builders import imatrix_files

@@ -3,7 +3,7 @@
 import candle_convert as cc
 import numpy as np
 import pytest
-from candle_convert.convert.cluster.version import version
+from candle_convert.convert.cluster.workers.version import version
 from candle_convert.tests.builders.network_hosts import hosts
 from candle_convert.tests.builders.package_copy import PACKAGE, package_with
 

@@ -8,8 +8,8 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.convert.cli.main import run
-from candle_convert.convert.cluster.opening import Opening
 from candle_convert.convert.cluster.parallel.layer_stages import LayerStage, pipelined_model
+from candle_convert.convert.cluster.workers.opening import Opening
 from candle_convert.runtime.contract.format import ReadOptions
 from candle_convert.tests.builders import tiny_llama
 

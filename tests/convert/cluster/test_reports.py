@@ -160,7 +160,7 @@ def test_replaced_file(files, address, tmp_path, capsys):
 
 def test_nothing_is_kept(files, tmp_path):
     """Workers free what they prepared when a command or conversion ends, with a scheduler that goes on."""
-    from candle_convert.convert.cluster import worker
+    from candle_convert.convert.cluster.workers import worker
 
     with cc.cluster("local:1") as cluster:
         assert run(["hash", str(files / "made.gguf"), "--cluster", cluster.client.scheduler.address]) == 0
@@ -176,7 +176,7 @@ def test_limits(files, address, capsys):
     words = ["hash", str(files / "made.gguf"), "--cluster", address, "--limit", "entries=3"]
     assert run(words) != 0
     assert "E-LIMIT-ENTRIES" in capsys.readouterr().err
-    from candle_convert.convert.cluster.cluster import Cluster
+    from candle_convert.convert.cluster.workers.cluster import Cluster
     from candle_convert.runtime.base.limits import limits
     from candle_convert.tests.builders.cluster_work import Entries
 

@@ -7,9 +7,9 @@ import threading
 from contextlib import nullcontext
 from typing import Any
 
-from ...runtime.base.errors import UnsupportedError
-from ...runtime.base.limits import Limits, in_force
-from ...runtime.base.process_cache import owned
+from ....runtime.base.errors import UnsupportedError
+from ....runtime.base.limits import Limits, in_force
+from ....runtime.base.process_cache import owned
 from .version import version
 from .work import Work
 
@@ -32,11 +32,11 @@ def perform(wanted: str, key: str, work: Work, piece: Any, limits: Limits) -> An
 
 def warm_up() -> None:
     """Import what a conversion is planned with: formats, architectures that weights imply, and quantization."""
-    from ...runtime.contract.weight_binding import implied
-    from ...runtime.ir.graph import Graph
-    from ..open.detect_format import formats
-    from ..quantize import plan  # noqa: F401
-    from ..translate import translate  # noqa: F401
+    from ....runtime.contract.weight_binding import implied
+    from ....runtime.ir.graph import Graph
+    from ...open.detect_format import formats
+    from ...quantize import plan  # noqa: F401
+    from ...translate import translate  # noqa: F401
 
     formats()
     implied({}, Graph())

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any
+
+from .share import Share, opened_bytes
 
 
 class Work(ABC):
@@ -35,3 +38,7 @@ class Work(ABC):
     def describe(self, piece: Any) -> str:
         """The name of a piece in messages."""
         return f"piece {piece!r}"
+
+    def share(self, pieces: Iterable[Any]) -> Share:
+        """What the workers get: these pieces, and the weights of all models that the work opens."""
+        return Share(sum(1 for _ in pieces), opened_bytes(self), held=self.exclusive)

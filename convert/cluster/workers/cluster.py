@@ -11,15 +11,16 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
-from ...runtime.base import limits
-from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import Error, FileAccessError, LimitError, UnsupportedError, UsageError
-from ...runtime.base.units import counted, human_size
-from ...runtime.plugin.optional_package import optional_package
+from ....runtime.base import limits
+from ....runtime.base.dataclass import dataclass
+from ....runtime.base.errors import Error, FileAccessError, LimitError, UnsupportedError, UsageError
+from ....runtime.base.units import counted, human_size
+from ....runtime.plugin.optional_package import optional_package
 from . import worker
+from .share import Share
 from .version import version
 from .work import Work
 
@@ -258,6 +259,9 @@ class Cluster:
                     hint="All workers have to reach the files by the same paths",
                 )
 
+    def begin(self, share: Callable[[], Share]) -> None:
+        """Called before work is sent, with what computes the share of each worker."""
+
     def results(self, work: Work, pieces: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         """The number and the result of each piece, as they come. Pieces are sent while earlier ones are worked on, so
         that neither all pieces nor all results are in memory.
@@ -267,10 +271,12 @@ class Cluster:
             FileAccessError: no worker is left.
             Error: what the work itself raises.
         """
+        self.begin(lambda: work.share(pieces))
         yield from _Run(self, work, pieces).results()
 
     def in_order(self, work: Work, pieces: Iterable[Any]) -> Iterator[Any]:
         """The result of each piece in the order of `pieces`."""
+        self.begin(lambda: work.share(pieces))
         early: dict[int, Any] = {}
         following = 0
         for number, result in _Run(self, work, pieces, early).results():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ...runtime.base import __version__
-from ...runtime.base.process_cache import process_cache
-from ...runtime.base.sha256 import sha256
+from ....runtime.base import __version__
+from ....runtime.base.process_cache import process_cache
+from ....runtime.base.sha256 import sha256
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NOT_RUN = frozenset(("tests", "benchmarks", "docs", "examples", "build"))
 """Folders whose files no command runs."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...runtime.base.dataclass import dataclass
-from ...runtime.contract.format import ReadOptions
-from ...runtime.ir.graph import Graph
-from ..load.load_model import load_for
-from ..open.hub import absolute
-from ..open.open_model import open_model
-from ..open.shard_set import whole_model
+from ....runtime.base.dataclass import dataclass
+from ....runtime.contract.format import ReadOptions
+from ....runtime.ir.graph import Graph
+from ...load.load_model import load_for
+from ...open.hub import absolute
+from ...open.open_model import open_model
+from ...open.shard_set import whole_model
 
 
 @dataclass(frozen=True)
