@@ -1,15 +1,9 @@
 """A made-up block type, added to a copy of the package in two places: a row of the dtype table and a module with its
 layout. NumPy, CPU kernels and device functions then decode it."""
 
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
+from candle_convert.tests.builders.package_copy import PACKAGE, package_with, python
 
-import candle_convert
-
-ROOT = Path(candle_convert.__file__).parent
+TABLE = "runtime/tensor/dtype.py"
 ROW = '        ("q4_0_v1", 32, 20),\n'
 CODEC = '''"""A made-up type: 5 bits, high bits first, then low bits, then a scale."""
 
@@ -54,22 +48,11 @@ print("decoded and multiplied")
 """
 
 
-def test_a_block_type_is_added_in_two_places(tmp_path):
-    package = tmp_path / "candle_convert"
-    shutil.copytree(ROOT, package, ignore=shutil.ignore_patterns("__pycache__", ".git", "docs", "benchmarks", "*.npz"))
-    table = package / "runtime/tensor/dtype.py"
-    text = table.read_text()
+def test_a_block_type_is_added_in_two_places(tmp_path, monkeypatch):
+    text = (PACKAGE / TABLE).read_text()
     assert text.count(ROW) == 1
-    table.write_text(text.replace(ROW, f'        ("q5_test", 32, 22),\n{ROW}'))
-    (package / "ops/quants/made_up.py").write_text(CODEC)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(tmp_path),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        "NUMBA_ENABLE_CUDASIM": "1",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", USED], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "decoded and multiplied\n"
+    package_with(tmp_path, TABLE, text.replace(ROW, f'        ("q5_test", 32, 22),\n{ROW}'))
+    package_with(tmp_path, "ops/quants/made_up.py", CODEC)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    assert python(tmp_path, "-c", USED) == "decoded and multiplied\n"
