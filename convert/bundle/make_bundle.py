@@ -118,9 +118,6 @@ def make_bundle(
         facts = _traced(model, asked, Path(scratch), own)
         kernels = [*cached(Path(scratch), own)]
         kernels += [kernel for each in chosen if each is not own for kernel in compiled(each, program)]
-    failed = next((answer["error"] for answer in facts["answers"] if "error" in answer), None)
-    if failed is not None:
-        raise UnsupportedError("E-BUNDLE-SAMPLE", model, f"a sample has no answer: {failed['message']}")
     files = _closure(map(Path, facts["files"]))
     _copy_modules(files, map(Path, facts["imported"]), output)
     kernel_pack.write(output / trace.PACKAGE / kernel_pack.FILE.relative_to(ROOT), kernels)
@@ -171,13 +168,17 @@ def _sample(held: bundled_program.Application, operation: str) -> dict[str, Any]
 
 
 def _traced(model: str, requests: Path, scratch: Path, variant: isa.Variant) -> dict[str, Any]:
-    """The facts of a process that answers with kernels that are compiled."""
+    """The facts of a process that answers with kernels that are compiled. UnsupportedError where a request has no
+    answer."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(scratch), isa.VARIANT_VARIABLE: variant.name}
     facts = scratch / "facts.json"
     for _ in range(2):
         words = [sys.executable, "-m", trace.__name__, model, str(requests), str(facts)]
         subprocess.run(words, env=environment, check=True)
-    found: dict[str, Any] = json.loads(facts.read_text())
+        found: dict[str, Any] = json.loads(facts.read_text())
+        failed = next((answer["error"] for answer in found["answers"] if "error" in answer), None)
+        if failed is not None:
+            raise UnsupportedError("E-BUNDLE-SAMPLE", model, f"a sample has no answer: {failed['message']}")
     return found
 
 

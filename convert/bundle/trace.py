@@ -22,10 +22,11 @@ def main(arguments: Sequence[str]) -> None:
     other packages that were imported."""
     model, requests, facts = arguments
     application = Application(model)
-    application.prepare()
     answers = [
         json.loads(answered(application, json.dumps(request))[0]) for request in json.loads(Path(requests).read_text())
     ]
+    if not any("error" in answer for answer in answers):
+        application.prepare()
     imported = _files()
     others = {name.partition(".")[0] for name, path in imported.items() if "site-packages" in path}
     registry.operators()  # passes name operators that the model does not have
