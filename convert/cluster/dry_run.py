@@ -39,7 +39,7 @@ class DryRun(Cluster):
         return None if self._local else super().dashboard
 
 
-def show(cluster: DryRun, share: Share) -> None:
+def show(cluster: Cluster, share: Share) -> None:
     """Print what each worker gets, as text or as JSON."""
     out, workers = current(), cluster.workers
     out.say(f" share    {share.line(workers.count)}")

@@ -4,6 +4,7 @@ providers, types."""
 import dataclasses
 import inspect
 import json
+import os
 import pydoc
 import shutil
 import subprocess
@@ -238,7 +239,8 @@ def test_mypy_sees_mistakes_and_accepts_a_script_without(tmp_path):
     snippet = tmp_path / "snippet.py"
     snippet.write_text(textwrap.dedent(SNIPPET))
     # the settings and the cache with which the package itself is checked
-    options = ["--config-file", package / "pyproject.toml", "--cache-dir", package / ".mypy_cache"]
+    cache = os.environ.get("MYPY_CACHE_DIR", package / ".mypy_cache")
+    options = ["--config-file", package / "pyproject.toml", "--cache-dir", cache]
     correct = shutil.copy(typed_script.__file__, tmp_path)
     command = [sys.executable, "-m", "mypy", *options, snippet, correct]
     said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
