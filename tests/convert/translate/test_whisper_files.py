@@ -117,6 +117,7 @@ def test_transformers_generates(source, checkpoint, tmp_path):
     assert isinstance(pipeline(tones(2), generate_kwargs={"language": "en", "max_new_tokens": 9})["text"], str)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("to", ["safetensors", "onnx", "m.safetensors", "m.npz"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_transcribe(source, to, checkpoint, tmp_path):

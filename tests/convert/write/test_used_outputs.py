@@ -259,6 +259,7 @@ def in_libraries(path, kind):
     return load_file(path)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", TARGETS)
 @pytest.mark.parametrize("build", SOURCES)
 def test_outputs_are_used(build, kind, source_of, tmp_path, capsys):

@@ -50,6 +50,7 @@ def compared(found, wanted):
     close(found["mid_block_res_sample"], wanted.mid_block_res_sample)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("scale", SCALES)
 def test_residuals(tmp_path, variant, scale):

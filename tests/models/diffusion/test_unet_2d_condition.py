@@ -94,6 +94,7 @@ def changed(folder, **settings):
     path.write_text(json.dumps(json.loads(path.read_text()) | settings))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_prediction(tmp_path, variant, seed):

@@ -45,6 +45,7 @@ def test_other_priors(tmp_path, options):
     compare(tmp_path, "prior", options, batch=1, tokens=1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     ("size", "semantic"), [((16, 24), (3, 4)), ((8, 16), (6, 5)), ((24, 8), (1, 1)), ((16, 16), (13, 2))]

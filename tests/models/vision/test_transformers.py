@@ -134,6 +134,7 @@ def test_outputs(case, size):
     _compare(cc.models.load(folder)(pixel_values=pixels), _expected(model, pixels, sizes))
 
 
+@pytest.mark.sampled(2)
 def test_gguf_and_back(case, tmp_path):
     model, folder, sizes = case
     cc.convert(folder, tmp_path / "m.gguf")
@@ -149,6 +150,7 @@ def test_gguf_and_back(case, tmp_path):
     _compare(_expected(again.eval(), pixels, sizes), expected)
 
 
+@pytest.mark.sampled(2)
 def test_export(case, tmp_path):
     model, folder, sizes = case
     cc.convert(folder, tmp_path / "m.onnx")
@@ -187,6 +189,7 @@ def test_a_mask_that_does_not_fit_is_refused(tmp_path):
         classifier(pixel_values=images(1, 32, 32), pixel_mask=np.ones((1, 32, 32), np.int64))
 
 
+@pytest.mark.sampled(2)
 def test_folded_norms_are_not_in_the_graph(case, tmp_path):
     _, folder, _ = case
     cc.convert(folder, tmp_path / "m.onnx")
