@@ -138,6 +138,11 @@ def _modules():
     return [path.relative_to(ROOT) for wing in WINGS for path in sorted((ROOT / wing).rglob("*.py"))]
 
 
+@functools.cache
+def _tree(path):
+    return ast.parse((ROOT / path).read_text())
+
+
 def _module_of(parts):
     for path in (Path(*parts).with_suffix(".py"), Path(*parts, "__init__.py")):
         if parts and (ROOT / path).is_file():
@@ -148,7 +153,7 @@ def _module_of(parts):
 def _imports(path):
     """The modules of the package that a module imports anywhere in its text."""
     package = path.parent.parts
-    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+    for node in ast.walk(_tree(path)):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = (*package[: len(package) - node.level + 1], *(node.module.split(".") if node.module else ()))
             for alias in node.names:
@@ -273,7 +278,7 @@ def _compared_names(tree):
 
 
 def test_operators_are_compared_as_objects():
-    found = {str(path): len(set(_compared_names(ast.parse((ROOT / path).read_text())))) for path in _modules()}
+    found = {str(path): len(set(_compared_names(_tree(path)))) for path in _modules()}
     assert {path: count for path, count in found.items() if count} == NAMED_OPERATORS
 
 
@@ -317,14 +322,14 @@ def _own_caches(tree):
 
 
 def test_one_registry_owns_the_caches_of_the_process():
-    own = {str(path): len([*_own_caches(ast.parse((ROOT / path).read_text()))]) for path in _modules()}
+    own = {str(path): len([*_own_caches(_tree(path))]) for path in _modules()}
     assert {path: count for path, count in own.items() if count} == OWN_CACHES
 
 
 def test_no_function_registers_a_cache():
     """The registry holds a cache, and what its function refers to, until the process ends."""
     for path in _modules():
-        tree = ast.parse((ROOT / path).read_text())
+        tree = _tree(path)
         registering = {
             alias.asname or alias.name
             for node in ast.walk(tree)
