@@ -145,6 +145,8 @@ def instance_norm(
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """x over a power of the mean square of `size` neighbouring channels of [N, C, ...]."""
+    if not input.numel():
+        return input
     squares = input.square()
     before, after = size // 2, (size - 1) // 2
     count = input.shape[1]

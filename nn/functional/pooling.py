@@ -289,8 +289,8 @@ def fractional_pooled(
         starts[..., -1:] = length - size
         at = starts[..., None] + np.arange(size)
         places = places[..., :, None, :, None] * length + at[..., None, :, None, :]
-        places = places.reshape(*x.shape[:2], -1, places.shape[-2] * size)
-    flat = Tensor(leaf(places.reshape(*x.shape[:2], -1)))
+        places = places.reshape(*x.shape[:2], math.prod(wanted[: dim + 1]), math.prod(kernel[: dim + 1]))
+    flat = Tensor(leaf(places.reshape(*x.shape[:2], math.prod(wanted) * math.prod(kernel))))
     windows = x.flatten(2).gather(2, flat).unflatten(2, places.shape[2:])
     found, best = windows.max(3, True)
     numbers = flat.unflatten(2, places.shape[2:]).gather(3, best)

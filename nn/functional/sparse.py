@@ -59,15 +59,20 @@ def embedding(
 
 
 def embedding_bag(
-    input: Tensor, weight: Tensor, offsets: Tensor | None = None, mode: str = "mean",
-    per_sample_weights: Tensor | None = None, padding_idx: int | None = None,
+    input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None, norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
+    per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None,
 ) -> Tensor:  # fmt: skip
     """Sums, means or largest elements of rows of bags: `input` [bags, rows each], or all in a row with `offsets`, where
     each bag begins.
 
     Args:
+        max_norm: rows that are looked up and whose `norm_type`-norm is larger are scaled to it, in place.
+        scale_grad_by_freq: gradients of rows are divided by how often they are looked up.
         mode: "sum", "mean" or "max".
+        sparse: taken for PyTorch's sake; gradients are dense.
         per_sample_weights: of the rows, for "sum".
+        include_last_offset: whether the last offset is where the last bag ends.
         padding_idx: a row that does not count.
     """
     if mode not in ("sum", "mean", "max"):
@@ -80,11 +85,11 @@ def embedding_bag(
         bags = input.shape[0]
         numbers = np.repeat(np.arange(bags), input.shape[1])
     else:
-        begins = np.asarray(offsets.array())
+        begins = np.asarray(offsets.array())[: -1 if include_last_offset else None]
         bags = len(begins)
         numbers = np.repeat(np.arange(bags), np.diff([*begins, input.shape[0]]))
     flat = input.reshape(-1)
-    rows = embedding(flat, weight, padding_idx)
+    rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
     counted = None if padding_idx is None else flat.ne(padding_idx % weight.shape[0])
     tensor = Tensor(leaf(numbers.astype(np.int64)))
     if mode == "max":

@@ -110,8 +110,10 @@ class EmbeddingBag(_Table):
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         """[bags, embedding_dim] of `input` [bags, rows each], or of all rows in a line and where each bag begins."""
-        begins = offsets[:-1] if offsets is not None and self.include_last_offset else offsets
-        return embedding_bag(input, self.weight, begins, self.mode, per_sample_weights, self.padding_idx)
+        return embedding_bag(
+            input, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights,
+            include_last_offset=self.include_last_offset, padding_idx=self.padding_idx,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         """Sizes and mode."""

@@ -184,6 +184,12 @@ BETWEEN: dict[str, Callable[[float], float]] = {
 among all."""
 
 
+def _along(input: Tensor, dim: int | None) -> tuple[Tensor, int]:
+    """A tensor and the dim along which quantiles are: that of all elements for None, and of a scalar."""
+    axis = dim_of(0 if dim is None else dim, input.ndim)
+    return (input.reshape(-1), 0) if dim is None or not input.ndim else (input, axis)
+
+
 @operation()
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
@@ -202,8 +208,7 @@ def quantile(
     part = float(q)
     if not 0 <= part <= 1:
         raise UsageError("E-TENSOR-VALUE", None, f"a quantile at {part}", expected="0 to 1")
-    x = input.reshape(-1) if dim is None else input
-    axis = dim_of(0 if dim is None else dim, x.ndim)
+    x, axis = _along(input, dim)
     place = part * (x.shape[axis] - 1)
     values, low = sort(x, axis).values, int(place)
     between: Any = BETWEEN[interpolation](place)
@@ -212,7 +217,7 @@ def quantile(
     first, last = (values.narrow(axis, min(low + step, x.shape[axis] - 1), 1) for step in (0, 1))
     found = first + (last - first) * between
     found = where(x.isnan().any(axis, True), float("nan"), found)
-    if dim is None:
+    if dim is None or not input.ndim:
         return found.reshape([1] * input.ndim) if keepdim else found.reshape(())
     return found if keepdim else found.squeeze(axis)
 
@@ -227,8 +232,7 @@ def nanquantile(
         raise UsageError("E-TENSOR-VALUE", None, why, expected=", ".join(BETWEEN))
     if isinstance(q, list | tuple) or (isinstance(q, Tensor) and q.ndim):
         return FUNCTIONS["stack"]([nanquantile(input, each, dim, keepdim, interpolation=interpolation) for each in q])
-    x = input.reshape(-1) if dim is None else input
-    axis = dim_of(0 if dim is None else dim, x.ndim)
+    x, axis = _along(input, dim)
     values = where(x.isnan(), math.inf, x).sort(axis).values
     count = x.isnan().logical_not().sum(axis, True)
     place = (count - 1).clamp(min=0).to(x.dtype) * q
@@ -243,7 +247,7 @@ def nanquantile(
     first, last = values.gather(axis, low), values.gather(axis, high)
     found = where(share.eq(0), first, first + (last - first) * share)  # infinity times 0 is NaN
     found = where(count.eq(0), float("nan"), found)
-    if dim is None:
+    if dim is None or not input.ndim:
         return found.reshape([1] * input.ndim) if keepdim else found.reshape(())
     return found if keepdim else found.squeeze(axis)
 

@@ -433,7 +433,7 @@ def checked_call(entry: Any, sample: Any, dtype: str, own: Callable[..., Any] | 
         return Outcome(name, dtype, "absent" if absent else "raises", error_text(error))
     except Exception as error:
         return Outcome(name, dtype, "raises", error_text(error))
-    values = not entry.name.startswith((*DRAWN, *UNSET))
+    values = not entry.name.startswith((*DRAWN, *UNSET)) and not sample.kwargs.get("dropout_p")
 
     def again() -> tuple[Any, list[Any]]:
         exact_given = doubled(theirs_given)

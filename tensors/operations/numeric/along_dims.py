@@ -32,6 +32,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extremes:
 @operation()
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of the elements that are not NaN, of all elements or along a dim with its position."""
+    if not input.ndim:
+        return input if dim is None else Extremes(input, made(np.zeros((), np.int64)))
     flat = input.reshape(-1) if dim is None else input
     axis = 0 if dim is None else dim_of(dim, input.ndim)
     array = flat.detach().array()

@@ -30,6 +30,28 @@ class Histograms(NamedTuple):
     bin_edges: tuple[Tensor, ...]
 
 
+def _bins(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """The bin of each value by bisection, as of bounds that ascend; -1 outside of the first and the last bound."""
+    first = np.zeros(values.shape, np.int64)
+    count = np.full(values.shape, len(edges))
+    while count.any():
+        half = count // 2
+        above = (count > 0) & ~(values < edges[np.minimum(first + half, len(edges) - 1)])
+        first, count = np.where(above, first + half + 1, first), np.where(above, count - half - 1, half)
+    inside = (values >= edges[0]) & (values <= edges[-1])
+    return np.where(inside, np.minimum(first, len(edges) - 1) - 1, -1)
+
+
+def _counts(points: np.ndarray, edges: Sequence[np.ndarray], weights: np.ndarray | None) -> np.ndarray:
+    """Sums of the weights of the points [n, dims], of 1 by default, in each bin."""
+    shape = tuple(len(each) - 1 for each in edges)
+    bins = [_bins(points[:, dim], each) for dim, each in enumerate(edges)]
+    inside = np.all([each >= 0 for each in bins], axis=0)
+    flat = np.ravel_multi_index([each[inside] for each in bins], shape)
+    found = np.bincount(flat, None if weights is None else weights[inside], minlength=int(np.prod(shape)))
+    return found.reshape(shape).astype(np.float64)
+
+
 @function()
 def histogramdd(
     input: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None,
@@ -62,7 +84,7 @@ def histogramdd(
             raise UsageError("E-TENSOR-VALUE", None, f"a histogram from {low} to {high}", expected="ascending bounds")
         edges.append(np.linspace(low, high, each + 1).astype(kind))
     weights = None if weight is None else weight.array().reshape(-1).astype(np.float64)
-    found, _ = np.histogramdd(points.astype(np.float64), [edge.astype(np.float64) for edge in edges], weights=weights)
+    found = _counts(points, edges, weights)
     if density:
         volume = np.ones(())
         for each in edges:

@@ -57,6 +57,17 @@ CASES = {
     "embedding by frequency": (
         lambda m, f, i, w: f.embedding(i, w, scale_grad_by_freq=True), np.array([[0, 2], [2, 1]]), normal(4, 5)
     ),
+    "bags with a last offset": (
+        lambda m, f, i, w: f.embedding_bag(i, w, m.tensor([0, 2, 2, 5]), mode="sum", include_last_offset=True),
+        np.array([0, 2, 2, 1, 3]), normal(4, 5)
+    ),
+    "bags with a largest norm": (
+        lambda m, f, i, w: f.embedding_bag(i, w.detach().clone(), None, 1.0), np.array([[0, 2], [2, 1]]), normal(4, 5)
+    ),
+    "norm of no elements": (lambda m, f, x: f.local_response_norm(x, 2), np.zeros((0, 3, 4), np.int64)),
+    "fractional pooling of no images": (
+        lambda m, f, x: f.fractional_max_pool3d(x, 2, 3), np.zeros((0, 2, 6, 6, 6), np.float32)
+    ),
     "bilinear": (lambda m, f, x, y, w: f.bilinear(x, y, w), normal(4, 3), normal(4, 2), normal(5, 3, 2)),
     "log_softmax": (lambda m, f, x: f.log_softmax(x, dim=1), normal(3, 4)),
     "cosine": (lambda m, f, x, y: f.cosine_similarity(x, y, dim=0), normal(3, 4), normal(3, 4)),

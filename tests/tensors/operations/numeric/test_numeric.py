@@ -14,13 +14,16 @@ FLOATS = [
     "a.index_put((m.tensor([0, 2]), m.tensor([1, 1])), b[0, :2])", "m.select_scatter(a, b[0], 0, -1)", "m.cov(a)",
     "m.trapezoid(a, dx=2.0)", "m.trapz(a, b[0])", "m.vander(a[0], 3)", "m.renorm(a, 2, 0, 1.0)", "m.histc(a, 4)",
     "m.cartesian_prod(a[0], b[0])", "m.combinations(a[0])", "m.unique_consecutive(a.round(), return_counts=True)",
+    "m.quantile(a[0, 0], 0.3, 0)", "m.quantile(a[0, 0], m.tensor([0.2, 0.4], dtype=a.dtype), -1, True)",
+    "m.nanquantile(a[0, 0], 0.3, 0, True)", "m.nanmedian(a[0, 0])", "m.nanmedian(a[0, 0], -1, True).values",
+    "m.histogramdd(a[:, :2], [m.tensor([2, -1, 1.0, 0.5], dtype=a.dtype), b[0].detach()]).hist",
     "m.float_power(a.abs(), 2)", "m.corrcoef(a)", "a.new_zeros(2).copy_(m.logspace(0, 1, 2))",
 ]  # fmt: skip
 INTEGERS = [
     "a << 2", "a << b.abs()", "a >> 1", "a >> b.abs()", "3 << b.abs()", "m.bitwise_left_shift(a, 70)", "a.diff()",
     "m.unique_consecutive(a, return_inverse=True, dim=1)", "m.fmax(a, b)", "a.cummax(1)", "a.signbit()",
 ]  # fmt: skip
-WITHOUT = ("signbit", "unique", "heaviside", "vander")
+WITHOUT = ("signbit", "unique", "heaviside", "vander", "histogramdd")
 """Operations whose gradients torch does not have."""
 VALUES = {"a": 0, "b": 1}
 
