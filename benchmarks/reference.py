@@ -28,7 +28,7 @@ from candle_convert.models.pipelines.diffusion.control_network import ControlNet
 from candle_convert.models.pipelines.image.image_feature_extraction import VECTORS
 from candle_convert.models.pipelines.image.image_model import ImageModel
 from candle_convert.models.pipelines.image.promptable_model import PromptableModel
-from candle_convert.models.pipelines.multimodal.dual_encoder_model import DualEncoderModel
+from candle_convert.models.pipelines.multimodal.dual_encoders.dual_encoder_model import DualEncoderModel
 from candle_convert.models.pipelines.multimodal.multimodal_language_model import MultimodalLanguageModel
 from candle_convert.models.pipelines.multimodal.picture_text_model import PictureTextModel
 from candle_convert.models.pipelines.pooling import mean_pooled, normalized

@@ -47,13 +47,13 @@ def aligned(
     cut = _cut([widths[column] for column in shown], [column in right for column in shown], width)
     if cut is None:
         return _stacked(columns, cells, width)
-    if not shown:
-        return []
     kept = {shown.index(column) for column in right if column in shown}
     table = _joined(
         [[_shortened(line[column], cut[index]) for index, column in enumerate(shown)] for line in lines], cut, kept
     )
     below = [" ".join(row[column] for column in prose if row[column]) for row in cells]
+    if not shown:
+        return [part for text in below for part in _wrapped(text, width)]
     return [
         table[0],
         *(part for line, text in zip(table[1:], below, strict=True) for part in (line, *_wrapped(text, width))),

@@ -21,6 +21,8 @@ DRAWN = ("mask", "depth")
 """Results that are arrays: they are drawn, not printed."""
 UNPRINTED = (*DRAWN, "polygon", "point")
 """Results that the table does not have."""
+PROSE = ("generated_text", "answer")
+"""Results of any length, which the table has whole."""
 
 
 def predict_pictures(
@@ -88,8 +90,10 @@ def _show(pictures: Sequence[str], results: Sequence[Sequence[Mapping[str, Any]]
         current().say("nothing found")
         return
     columns = [name for name in rows[0] if name != "picture" or len(pictures) > 1]
-    numeric = [index for index, name in enumerate(columns) if name not in ("picture", "label", "text")]
-    current().table(columns, [[row[name] for name in columns] for row in rows], right=numeric)
+    texts = {name for found in results for result in found for name, value in result.items() if isinstance(value, str)}
+    numeric = [index for index, name in enumerate(columns) if name not in {"picture", *texts}]
+    prose = [index for index, name in enumerate(columns) if name in PROSE]
+    current().table(columns, [[row[name] for name in columns] for row in rows], right=numeric, prose=prose)
 
 
 def _cells(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -10,8 +10,8 @@ from ...runtime.contract.architecture import HF, ORIGINAL, Architecture, Below, 
 from ...runtime.contract.hyperparameter import COUNT
 from ...runtime.ir.graph import Graph
 from ..layers.linear import linear
-from ..pipelines.multimodal.dual_encoder_graphs import TEXT, VISION, output
-from ..pipelines.multimodal.dual_encoder_tasks import dual_encoder_tasks, scalar
+from ..pipelines.multimodal.dual_encoders.dual_encoder_graphs import TEXT, VISION, output
+from ..pipelines.multimodal.dual_encoders.dual_encoder_tasks import dual_encoder_tasks, scalar
 from ..schema.clip.open_clip import projection_width, text_config, vision_config
 from ..schema.network_hyperparameters import Stated
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ...runtime.contract.architecture import HF, TIMM, Architecture, Below, Part
 from ...runtime.ir.graph import Graph
-from ..pipelines.multimodal.dual_encoder_graphs import TEXT, VISION, output
-from ..pipelines.multimodal.dual_encoder_tasks import dual_encoder_tasks, scalar
+from ..pipelines.multimodal.dual_encoders.dual_encoder_graphs import TEXT, VISION, output
+from ..pipelines.multimodal.dual_encoders.dual_encoder_tasks import dual_encoder_tasks, scalar
 from ..schema.clip.open_clip import text_config
 
 TRUNK = "visual.trunk."

@@ -50,6 +50,7 @@ RULES = PromptRules(
     (Modality(arrays=("pixel_values", GRID), encode=encoded_by_grid),),
     patch_pictures(PatchRules(frames=1, squares=False), "<|IMAGE_START|>", "<|IMAGE_END|>"),
     grid_positions,
+    question="OCR:",
 )
 ROPE = MultimodalRope((16, 24, 24))
 MMPROJ = Mmproj(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...runtime.contract.architecture import Architecture, Below, Part
-from ..pipelines.multimodal.dual_encoder_graphs import TEXT, VISION, output
-from ..pipelines.multimodal.dual_encoder_tasks import dual_encoder_tasks, scalar
+from ..pipelines.multimodal.dual_encoders.dual_encoder_graphs import TEXT, VISION, output
+from ..pipelines.multimodal.dual_encoders.dual_encoder_tasks import dual_encoder_tasks, scalar
 from ..schema.network_hyperparameters import Stated
 
 ARCHITECTURES = (

@@ -22,7 +22,8 @@ PIPELINES = below(__package__, "PIPELINE")
 """The class that uses a model for a task, by the task's name with underscores."""
 VERBS = ("embed", "predict", "rerank", "generate", "transcribe", "speak", "draw")
 """Capabilities of models, by names of methods."""
-TEXTS = "texts"
+TEXTS, PICTURES = "texts", "pictures"
+"""Inputs of models."""
 Progress = Callable[[int, int], None]
 """Called with how many inputs are done, and of how many."""
 

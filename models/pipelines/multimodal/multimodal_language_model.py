@@ -26,7 +26,7 @@ from ...generation.kv_cache import Cache, EmbeddedPrompt
 from ...generation.request import requested, token_limit
 from ...layers.decoder import EMBEDS
 from ...postprocess.finite_results import finite
-from ..task_model import opened
+from ..task_model import PICTURES, TEXTS, opened
 from .embedded_language_model import EmbeddedLanguageModel
 from .prompts.chat_messages import prompt_of
 from .prompts.prompt_rules import DECODER_MODEL, Modality, Prompted, PromptRules
@@ -56,6 +56,7 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
         context = None if config is None else config.values.get("text.context")
         super().__init__(graphs[DECODER_MODEL], graphs[EMBED_TOKENS], options, context)
         self.rules = rules
+        self.takes = PICTURES if hasattr(self._pipeline, "predict") else TEXTS
         self._graphs = dict(graphs)
         self._encoders: dict[str, Session] = {}
 
@@ -67,7 +68,7 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
     @property
     def verbs(self) -> tuple[str, ...]:
         """The methods that the model supports."""
-        return ("generate",)
+        return ("generate", *(verb for verb in ("predict",) if hasattr(self._pipeline, verb)))
 
     def __call__(
         self,

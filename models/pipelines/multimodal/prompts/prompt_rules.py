@@ -102,6 +102,7 @@ class PromptRules:
         groups: the mask, i64 [batch, length], with values above 1 for tokens that attend to each other, of the same
             arguments; the text part has the hyper-parameter `token_groups`. None if all are causal.
         further: names of arrays that only `positions` and `groups` read.
+        question: what is asked about a picture if nothing else is; empty if a question is needed.
     """
 
     modalities: tuple[Modality, ...] = (Modality(),)
@@ -109,6 +110,7 @@ class PromptRules:
     positions: Callable[[Config, np.ndarray, np.ndarray, Arrays], np.ndarray] | None = None
     groups: Callable[[Config, np.ndarray, np.ndarray, Arrays], np.ndarray] | None = None
     further: tuple[str, ...] = ()
+    question: str = ""
 
     @property
     def arrays(self) -> tuple[str, ...]:

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ....runtime.contract.architecture import MODEL, RunOptions, Stored, Task, Weight
-from ....runtime.contract.naming import SCALAR
-from ....runtime.ir.graph import Graph
+from .....runtime.contract.architecture import MODEL, RunOptions, Stored, Task, Weight
+from .....runtime.contract.naming import SCALAR
+from .....runtime.ir.graph import Graph
 from .dual_encoder_graphs import TEXT, TEXT_MODEL, VISION, VISION_MODEL, ZERO_SHOT, Vector, similarities, tower
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.base.errors import UsageError
-from ...preprocess.picture import Picture
-from ...preprocess.preparation import Preparation
-from ..image.image_pipeline import listed
-from ..task_model import Progress
+from .....runtime.base.errors import UsageError
+from ....preprocess.picture import Picture
+from ....preprocess.preparation import Preparation
+from ...image.image_pipeline import listed
+from ...task_model import Progress
 from .dual_encoder_model import DualEncoderModel
 
 TEMPLATE = "This is a photo of {}."

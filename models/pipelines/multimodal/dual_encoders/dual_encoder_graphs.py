@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ....runtime.contract.architecture import Config, GraphBuilder
-from ....runtime.contract.part_graph import add_part
-from ....runtime.ir.graph import Graph, Value
-from ....runtime.tensor.stored_tensor import StoredTensor
-from ...layers.net import Net
+from .....runtime.contract.architecture import Config, GraphBuilder
+from .....runtime.contract.part_graph import add_part
+from .....runtime.ir.graph import Graph, Value
+from .....runtime.tensor.stored_tensor import StoredTensor
+from ....layers.net import Net
 
 TEXT, VISION = "text", "vision"
 """Names of the parts."""

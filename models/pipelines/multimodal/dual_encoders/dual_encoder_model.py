@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....runtime.base.errors import UsageError
-from ....runtime.base.out_of_memory import memory_limited
-from ....runtime.contract.architecture import MODEL, Config, RunOptions
-from ....runtime.contract.graph_files import GraphFiles, Signature
-from ....runtime.contract.part_rows import part_config
-from ....runtime.ir.graph import Graph
-from ....runtime.session import Session
-from ...postprocess.finite_results import finite
-from ...preprocess.picture import Picture
-from ...preprocess.preparation import Preparation
-from ..encoder_model import EncoderModel
-from ..image.image_feature_extraction import ImageFeatureExtraction
-from ..image.image_model import ImageModel
-from ..labels import configured, sigmoid, softmax
-from ..pooling import normalized
-from ..task_model import Progress, TaskModel, opened
-from ..text_inputs import TextInputs, token_limit
-from ..text_model import TextInput
+from .....runtime.base.errors import UsageError
+from .....runtime.base.out_of_memory import memory_limited
+from .....runtime.contract.architecture import MODEL, Config, RunOptions
+from .....runtime.contract.graph_files import GraphFiles, Signature
+from .....runtime.contract.part_rows import part_config
+from .....runtime.ir.graph import Graph
+from .....runtime.session import Session
+from ....postprocess.finite_results import finite
+from ....preprocess.picture import Picture
+from ....preprocess.preparation import Preparation
+from ...encoder_model import EncoderModel
+from ...image.image_feature_extraction import ImageFeatureExtraction
+from ...image.image_model import ImageModel
+from ...labels import configured, sigmoid, softmax
+from ...pooling import normalized
+from ...task_model import Progress, TaskModel, opened
+from ...text_inputs import TextInputs, token_limit
+from ...text_model import TextInput
 from .dual_encoder_graphs import TEXT, TEXT_MODEL, VISION, VISION_MODEL, ZERO_SHOT
 
 if TYPE_CHECKING:
