@@ -34,8 +34,11 @@ def _next_command(session: Session, model: str, output: str) -> tuple[str, ...]:
         if not os.path.isdir(model):
             return "inspect", output
         return "convert", model, f"{output.rstrip('/')}-merged", "--to", "safetensors", "--lora", output
+    if session.pairs:
+        return "predict", output, "image.jpg", "--labels", "a cat,a dog"
     if session.labels is None:
-        return "generate", output, "-p", "Hello"
+        picture = ("--image", "image.jpg") if session.answers else ()
+        return "generate", output, "-p", "Hello", *picture
     return "predict", output, "Hello" if session.tokenizer is not None else "image.jpg"
 
 
@@ -109,8 +112,10 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
 
     DATA is a .jsonl, .json, .csv or .tsv file, whose keys select the task: "messages", "conversations" (ShareGPT),
     "instruction" and "output" (Alpaca), "prompt" and "completion", or "text" for language models; "text" and "label"
-    (and "text_pair") for text encoders; "image" and "label" for image models. A .txt file has one text per line; a
-    folder has images in one folder per label, prepared as MODEL or --preprocessor says.
+    (and "text_pair") for text encoders; "image" and "label" for image models; "image" with "text" for CLIP and its
+    relatives; "image" with "messages", "prompt" and "completion", or "text" for vision-language models (--lora only). A
+    .txt file has one text per line; a folder has images in one folder per label, prepared as MODEL or --preprocessor
+    says.
 
     Without --lora all weights are trained, and OUT is a model directory. With --lora OUT is a PEFT adapter, which
     `convert --lora OUT` or --merge merges; quantized weights of MODEL stay quantized during training. Classifiers are

@@ -32,6 +32,7 @@ class Example:
         ids: tokens; types: their segments, of pairs of texts.
         labels: for each token what it is as a label, `IGNORED` for those that are given; or the number of a class.
         picture: a path.
+        prompt: the text about the picture.
     """
 
     labels: Any
@@ -39,6 +40,7 @@ class Example:
     types: Sequence[int] = ()
     picture: str | None = None
     row: Row | None = None
+    prompt: str = ""
 
 
 def label_names(rows: Rows) -> list[str]:
@@ -96,14 +98,19 @@ def labeled_pictures(rows: Rows, names: Sequence[str]) -> list[Example]:
 
     Raises FormatError for a picture that does not exist, with the number of its line.
     """
+    return [
+        Example(number, picture=picture_path(rows, row), row=row)
+        for number, row in zip(classes(rows, names), rows.rows, strict=True)
+    ]
+
+
+def picture_path(rows: Rows, row: Row) -> str:
+    """The path of the picture of a row; a relative one is that next to the file. FormatError if it does not exist."""
     beside = Path() if os.path.isdir(rows.path) else Path(rows.path).parent
-    found = []
-    for number, row in zip(classes(rows, names), rows.rows, strict=True):
-        path = beside / row.fields["image"]
-        if not path.is_file():
-            raise rows.wrong(row, f"there is no picture {str(path)[:200]!r}")
-        found.append(Example(number, picture=str(path), row=row))
-    return found
+    path = beside / row.fields["image"]
+    if not path.is_file():
+        raise rows.wrong(row, f"there is no picture {str(path)[:200]!r}")
+    return str(path)
 
 
 def language_examples(rows: Rows, tokenizer: Tokenizer, limit: int) -> list[Example]:
@@ -127,7 +134,7 @@ def _language_example(rows: Rows, row: Row, tokenizer: Tokenizer, limit: int) ->
     chat = rows.kind == MESSAGES or (rows.kind == ALPACA and bool(tokenizer.templates))
     if chat:
         messages = row.fields["messages"] if rows.kind == MESSAGES else alpaca_messages(row.fields)
-        pieces = _chat(row, messages, tokenizer)
+        pieces = chat_pieces(row, messages, tokenizer)
     elif rows.kind == ALPACA:
         pieces = iter([(alpaca_prompt(row.fields), False), (row.fields["output"], True)])
     elif rows.kind == COMPLETION:
@@ -172,7 +179,7 @@ def _border(ids: Sequence[int], before: Sequence[int]) -> tuple[int, int]:
     return count, count if count == len(before) else count + 1
 
 
-def _chat(row: Row, messages: list[dict[str, Any]], tokenizer: Tokenizer) -> Iterator[tuple[str, bool]]:
+def chat_pieces(row: Row, messages: list[dict[str, Any]], tokenizer: Tokenizer) -> Iterator[tuple[str, bool]]:
     """The pieces of a chat as the template writes it, and whether each is the assistant's."""
     try:
         whole = prompt(tokenizer, messages, answer=False)
@@ -217,6 +224,17 @@ def padded(examples: Sequence[Example], size: int, length: int, pad: int) -> dic
 
 def pictured(rows: Rows, examples: Sequence[Example], size: int, preparation: Preparation) -> dict[str, np.ndarray]:
     """A batch of pictures; those that are missing have no label."""
+    pixels = prepared_pictures(rows, examples, preparation)
+    missing = size - len(examples)
+    labels = np.array([example.labels for example in examples] + [IGNORED] * missing, np.int64)
+    return {
+        "pixel_values": np.concatenate([pixels, np.zeros((missing, *pixels.shape[1:]), np.float32)]),
+        "labels": labels,
+    }
+
+
+def prepared_pictures(rows: Rows, examples: Sequence[Example], preparation: Preparation) -> np.ndarray:
+    """The pictures of examples, f32 [examples, channels, height, width]."""
     prepared = []
     for example in examples:
         try:
@@ -225,10 +243,5 @@ def pictured(rows: Rows, examples: Sequence[Example], size: int, preparation: Pr
             error.why = f"{error.why} (line {example.row.line if example.row else 0} of {rows.path})"
             raise
     feeds, _ = preparation.batch(prepared)
-    pixels = feeds["pixel_values"]
-    missing = size - len(examples)
-    labels = np.array([example.labels for example in examples] + [IGNORED] * missing, np.int64)
-    return {
-        "pixel_values": np.concatenate([pixels, np.zeros((missing, *pixels.shape[1:]), np.float32)]),
-        "labels": labels,
-    }
+    pixels: np.ndarray = feeds["pixel_values"]
+    return pixels

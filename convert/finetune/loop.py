@@ -29,6 +29,8 @@ WINDOW = 32
 """Batches whose examples are sorted by length together."""
 WARM_UP, NORM, DECAY = 0.1, 1.0, 0.01
 """The share of steps in which the rate rises, the greatest norm of gradients, and the decay of weights."""
+LOGITS, OF_TEXTS = "logits", "logits_per_text"
+"""Outputs whose largest element is a label; that of models of pictures with texts."""
 Batch = dict[str, np.ndarray]
 Assemble = Callable[[Sequence["Example"], int], Batch]
 """Makes a batch of examples and the length of their longest."""
@@ -103,7 +105,8 @@ def measured(
             total += found.loss.item() * seen
             count += seen
             if not by_token:
-                right += int((found.logits.numpy().argmax(-1) == labels)[labels != IGNORED].sum())
+                logits = found[LOGITS if LOGITS in found else OF_TEXTS].numpy()
+                right += int((logits.argmax(-1) == labels)[labels != IGNORED].sum())
     if not math.isfinite(total):
         hint = "Lower --learning-rate, or begin with another model"
         raise UsageError("E-TRAIN-NAN", None, f"the loss on rows that are held back is {total}", hint=hint)

@@ -19,11 +19,16 @@ from .row_formats import sharegpt_messages
 
 MESSAGES, COMPLETION, TEXT, TEXT_LABEL, IMAGE_LABEL = "messages", "completion", "text", "text_label", "image_label"
 ALPACA = "alpaca"
+PICTURE_MESSAGES, PICTURE_COMPLETION, PICTURE_TEXT = "picture_messages", "picture_completion", "picture_text"
+OF_PICTURES = (PICTURE_MESSAGES, PICTURE_COMPLETION, PICTURE_TEXT)
 KINDS = {
+    PICTURE_MESSAGES: ("image", "messages"),
+    PICTURE_COMPLETION: ("image", "prompt", "completion"),
     MESSAGES: ("messages",),
     ALPACA: ("instruction", "output"),
     COMPLETION: ("prompt", "completion"),
     IMAGE_LABEL: ("image", "label"),
+    PICTURE_TEXT: ("image", "text"),
     TEXT_LABEL: ("text", "label"),
     TEXT: ("text",),
 }
@@ -162,7 +167,8 @@ def _kind(row: Row, path: str) -> str:
     for kind, keys in KINDS.items():
         if all(key in row.fields for key in keys):
             return kind
-    known = " or ".join("+".join(keys) for keys in (*KINDS.values(), (SHAREGPT,)))
+    kinds = sorted(KINDS, key=lambda kind: kind in OF_PICTURES)
+    known = " or ".join("+".join(keys) for keys in (*(KINDS[kind] for kind in kinds), (SHAREGPT,)))
     said = ", ".join(list(row.fields)[:8])[:SHOWN]
     why = f"line {row.line}: has the keys {said or 'of nothing'}"
     raise FormatError("E-DATA-KEYS", path, why, expected=known, hint="Rename the keys of the rows")

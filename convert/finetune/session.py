@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...models.pipelines.multimodal.dual_encoders.dual_encoder_graphs import ZERO_SHOT
 from ...models.preprocess.stated_preparation import FILES, IMAGENET_FILE, stated_preparation
 from ...models.tokenizer import Tokenizer
 from ...runtime.base.dataclass import dataclass
@@ -19,11 +20,14 @@ from ...runtime.tensor.dtype import DTYPES
 from ...runtime.tensor.storage import Held
 from ...tensors.namespace import PUBLIC
 from ..load.attached_files import tokenizer_of
+from ..load.canonical_names import canonical_names
+from ..load.recognise import identified
 from ..pictures.picture_inputs import IMAGENET, read_preparation
 from ..trainable.front import PretrainedModel, model_class
 from .examples import Example, label_names, labeled_pictures, labeled_texts, language_examples, padded, pictured
 from .loop import Batch, Measures, Settings, Training, measured
-from .rows import ALPACA, COMPLETION, IMAGE_LABEL, MESSAGES, TEXT, TEXT_LABEL, Rows, split
+from .picture_examples import Answers, Pairs
+from .rows import ALPACA, COMPLETION, IMAGE_LABEL, MESSAGES, OF_PICTURES, PICTURE_TEXT, TEXT, TEXT_LABEL, Rows, split
 
 CLASSES = {
     MESSAGES: "AutoModelForCausalLM",
@@ -34,7 +38,9 @@ CLASSES = {
     IMAGE_LABEL: "AutoModelForImageClassification",
 }
 """The class that learns rows of each kind."""
-LENGTH = 512
+ANSWERS, PAIRS = "AutoModelForImageTextToText", "AutoModelForZeroShotImageClassification"
+"""The classes that learn texts about pictures, and which of them fit."""
+LENGTH, LENGTH_WITH_PICTURES = 512, 4096
 """Tokens of an example by default, at most."""
 ADAPTER = "adapter"
 """The folder of the adapter in that of a merged model."""
@@ -98,7 +104,7 @@ class Session:
         changes: dict[str, Any] = {}
         if rows.kind in (TEXT_LABEL, IMAGE_LABEL):
             changes = self._head(graph)
-        kind = model_class(CLASSES[rows.kind])
+        kind = model_class(self._class_for(graph))
         assert kind is not None
         self.model: PretrainedModel = kind.from_graph(graph, quantized=bool(wanted.rank), **changes)
         if wanted.preprocessor is not None:
@@ -107,6 +113,7 @@ class Session:
         learned, held = split(rows, wanted.share, order)
         self.limit = self._limit()
         self.tokenizer: Tokenizer | None = None if rows.kind == IMAGE_LABEL else tokenizer_of(self.model.opened.source)
+        self._pictured = self._pictures() if rows.kind in OF_PICTURES else None
         self.learned, self.held = self._examples(learned), self._examples(held)
         self._assemble = self._assembly()
         if wanted.rank:
@@ -136,6 +143,26 @@ class Session:
         content = json.dumps(IMAGENET_FILE).encode() if path == IMAGENET else Path(path).read_bytes()
         attachments[FILES[0]] = Held(content)
 
+    def _class_for(self, graph: Graph) -> str:
+        """The class that learns the rows. UsageError for a vision-language model without adapters."""
+        if self.rows.kind not in OF_PICTURES:
+            return CLASSES[self.rows.kind]
+        tasks = [task.name for task in identified(canonical_names(graph))[0].tasks]
+        if ZERO_SHOT in tasks and self.rows.kind == PICTURE_TEXT:
+            return PAIRS
+        if not self.wanted.rank:
+            why = "only adapters learn rows with pictures and answers"
+            raise UsageError("E-OPTION", self.name, why, hint="Pass --lora 16")
+        return ANSWERS
+
+    def _pictures(self) -> Answers | Pairs:
+        """The maker of examples of pictures with texts."""
+        from ..load.load_model import load
+
+        model: Any = load(self.model.opened.source)
+        pairs = self.model.opened.config.task == ZERO_SHOT
+        return Pairs(self.rows, model) if pairs else Answers(self.rows, model, self.limit)
+
     def _head(self, graph: Graph) -> dict[str, Any]:
         """Changes of config.json for a head that the model lacks or that is replaced."""
         from ..open.prequantized import configuration
@@ -157,13 +184,17 @@ class Session:
 
     def _limit(self) -> int:
         """Tokens of an example, at most."""
-        context = self.model.opened.config.values.get("context") or LENGTH
+        values, pictured = self.model.opened.config.values, self.rows.kind in OF_PICTURES
+        length = LENGTH_WITH_PICTURES if pictured else LENGTH
+        context = values.get("text.context" if pictured else "context") or length
         if self.wanted.length is not None and self.wanted.length > context:
             why = f"--max-length {self.wanted.length} is more than the model takes"
             raise UsageError("E-OPTION", self.name, why, expected=f"at most {context}")
-        return self.wanted.length or min(context, LENGTH)
+        return self.wanted.length or min(context, length)
 
     def _examples(self, rows: Rows) -> list[Example]:
+        if self._pictured is not None:
+            return self._pictured.examples(rows)
         if self.labels is None:
             assert self.tokenizer is not None
             return language_examples(rows, self.tokenizer, self.limit)
@@ -173,6 +204,8 @@ class Session:
 
     def _assembly(self) -> Callable[[Sequence[Example], int], Batch]:
         size = self.wanted.size
+        if self._pictured is not None:
+            return self._pictured.batch
         if self.tokenizer is None:
             preparation = stated_preparation(self.model.opened.source)
             return lambda examples, length: pictured(self.rows, examples, size, preparation)
@@ -186,6 +219,16 @@ class Session:
         every = sum(tensor.count for tensor in self.model.opened.tensors.values())
         added = sum(each.numel() for each in self.model.parameters() if each.requires_grad)
         return added, every + (added if self.wanted.rank else 0)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether the rows are texts with pictures that they fit."""
+        return isinstance(self._pictured, Pairs)
+
+    @property
+    def answers(self) -> bool:
+        """Whether the rows are answers about pictures."""
+        return isinstance(self._pictured, Answers)
 
     @property
     def title(self) -> str:

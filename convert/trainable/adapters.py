@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,15 @@ from ...tensors.graph_function import Rule
 from ...tensors.namespace import PUBLIC
 from ...tensors.operations.random import GENERATOR
 from ..console.atomic_replace import make_folder, replacing
+from .class_names import OF_PARTS
 from .node_rules import computed, dropped, linears
 from .pretrained_weights import Pretrained
 from .weight_moves import Move, taken
 
 PREFIX = "base_model.model."
 """Prefix of names in PEFT's files."""
-LAYERS = ("layers.", "blocks.")
-"""How own names of weights in layers begin."""
+LAYERS = re.compile(r"(?:\w+\.)?(?:layers|blocks)\.")
+"""How own names of weights in layers begin, those of a part after its name."""
 TASKS = {TEXT_GENERATION: "CAUSAL_LM", TEXT_CLASSIFICATION: "SEQ_CLS"}
 """PEFT's names of tasks."""
 
@@ -86,7 +88,7 @@ def add_adapters(
     """
     modules: dict[str, tuple[int, int, bool]] = {}
     for own, move in _moves(found, found.graph(found.weights)).items():
-        if own.startswith(LAYERS):
+        if LAYERS.match(own):
             for name in move.names:
                 module, shape = name.removesuffix(".weight"), found.tensors[name].shape
                 inputs, outputs = shape if move.transposed else shape[::-1]
@@ -202,6 +204,7 @@ def save_adapters(model: Module, low_rank: LowRank, task: str, folder: str | os.
     from ..api.convert import save_file
 
     tensors: dict[str, Any] = {}
+    whole = task in OF_PARTS
     for module in low_rank.targets:
         for part, tensor in zip("AB", factors(model, module), strict=True):
             tensors[f"{PREFIX}{module}.lora_{part}.weight"] = tensor.detach().numpy()
@@ -215,7 +218,7 @@ def save_adapters(model: Module, low_rank: LowRank, task: str, folder: str | os.
         "r": low_rank.rank,
         "lora_alpha": int(low_rank.alpha) if low_rank.alpha.is_integer() else low_rank.alpha,
         "lora_dropout": low_rank.dropout,
-        "target_modules": sorted({module.rpartition(".")[2] for module in low_rank.targets}),
+        "target_modules": sorted({module if whole else module.rpartition(".")[2] for module in low_rank.targets}),
         "modules_to_save": list(low_rank.saved) or None,
         "fan_in_fan_out": bool(low_rank.transposed),
         "bias": "none",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ...models.pipelines.multimodal.dual_encoders.dual_encoder_graphs import ZERO_SHOT
+from ...models.pipelines.multimodal.multimodal_tasks import IMAGE_TEXT
 from ...models.schema.encoder_hyperparameters import CLASSES_OF_TASKS
 from ...models.schema.network_hyperparameters import IMAGE_CLASSIFICATION
 from ...runtime.base.dataclass import dataclass
@@ -17,9 +19,13 @@ ENDS = {
     "ForCausalLM": TEXT_GENERATION,
     "LMHeadModel": TEXT_GENERATION,
     "ForImageClassification": IMAGE_CLASSIFICATION,
+    "ForZeroShotImageClassification": ZERO_SHOT,
+    "ForImageTextToText": IMAGE_TEXT,
     BASE: FEATURE_EXTRACTION,
 }
 """Tasks by the ends of names, longer ends first."""
+OF_PARTS = (ZERO_SHOT, IMAGE_TEXT)
+"""Tasks of models of several parts, whose weights keep the names of the file."""
 STEMS = {
     "bitnet": "BitNet", "convnext": "ConvNext", "convnextv2": "ConvNextV2", "deit": "DeiT", "distilbert": "DistilBert",
     "efficientnet": "EfficientNet", "ernie4_5": "Ernie4_5", "eurobert": "EuroBert", "gpt2": "GPT2",

@@ -25,7 +25,7 @@ from ..open.open_model import open_model
 from ..open.shard_set import whole_model
 from .adapters import LowRank, adapter_rules, add_adapters, merged, save_adapters
 from .class_names import AUTO, ClassName, class_name
-from .losses import labeled_loss
+from .losses import PAIRWISE, labeled_loss
 from .new_weights import new_model
 from .node_rules import block_rules, dropout_rules, dropouts_of, resize_rules
 from .pretrained_weights import Pretrained, opened
@@ -213,7 +213,8 @@ class PretrainedModel(Module):
         found = function(tensors, self.weights(), names)
         outputs = {name: found[name] for name in names}
         if labels:
-            problem = self.opened.stated.get("problem_type")
+            pairwise = any(name.endswith("logit_bias") for name in self.opened.weights)
+            problem = PAIRWISE if pairwise else self.opened.stated.get("problem_type")
             return ModelOutput({"loss": labeled_loss(self.opened.config.task, outputs, labels, problem), **outputs})
         return ModelOutput(outputs)
 
@@ -235,7 +236,7 @@ class PretrainedModel(Module):
         """The default of an input in transformers."""
         name = value.name
         if name.startswith("past_"):
-            batch = given["input_ids"].shape[0] if "input_ids" in given else 1
+            batch = next((tensor.shape[0] for tensor in given.values()), 1)
             lengths = [
                 batch if dim == "batch_size" else dim if isinstance(dim, int) else 0 for dim in value.shape or ()
             ]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...models.pipelines.multimodal.prompts.prompt_rules import DECODER_MODEL
 from ...models.schema.network_hyperparameters import IMAGE_CLASSIFICATION
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
@@ -41,8 +42,9 @@ from ...runtime.ir.graph import Graph
 from ...runtime.ir.shape_inference import infer
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ...tensors.operations.random import GENERATOR
+from ..load.recognise import identified
 from ..open.prequantized import configuration
-from .class_names import AUTO, ClassName, with_end
+from .class_names import AUTO, OF_PARTS, ClassName, with_end
 from .new_weights import INITIAL
 from .weight_moves import Move, move_of
 
@@ -85,11 +87,12 @@ class Pretrained:
     def graph(self, weights: Mapping[str, StoredTensor]) -> Graph:
         """The graph of the task, with growing caches, norms and branches apart."""
         task = self.architecture.task(self.config.task)
-        if MODEL not in task.graphs:
+        which = next((name for name in (MODEL, DECODER_MODEL) if name in task.graphs), None)
+        if which is None:
             why = f"{self.architecture.title} models have several graphs: {', '.join(task.graphs)}"
             raise UsageError("E-MODEL-CLASS", self.path, why, expected="a model of one graph")
         graph = Graph(name=self.architecture.name, arch=self.architecture.name)
-        task.graphs[MODEL](graph, self.config, weights, fixed=False)
+        task.graphs[which](graph, self.config, weights, fixed=False)
         return graph
 
 
@@ -105,7 +108,7 @@ def opened(
 
     Raises UsageError for a model of another family, or without the class's task; FormatError for missing weights.
     """
-    graph = as_directory(graph, own=name.stem == AUTO)
+    graph = as_directory(graph, own=name.stem == AUTO, text_only=name.task not in OF_PARTS)
     stated = configuration(graph)
     source = graph.files[0] if graph.files else None
     names, implied = of_library(graph) or (HF, {})
@@ -113,11 +116,15 @@ def opened(
         stated = _library_settings(stated or {}, changes)
     elif stated is None:
         raise FormatError("E-ARCH-NONE", source, "the model has no config.json", hint="Open the model's directory")
+    elif name.task in OF_PARTS:
+        stated = {**stated, **changes}
     else:
         before = str((stated.get("architectures") or [name])[0])
         made = [with_end(before, name.end) if name.stem == AUTO else str(name)]
         stated = {**stated, **changes, "architectures": made}
-    architecture = find_architecture(names, implied or stated, source)
+    architecture = (
+        identified(graph)[0] if name.task in OF_PARTS else find_architecture(names, implied or stated, source)
+    )
     if not name.fits(architecture):
         why = f"the model is of {architecture.title}, not of the class {name}"
         raise UsageError("E-MODEL-CLASS", source, why, hint=f"Use {ClassName(AUTO, name.end)}")
@@ -140,7 +147,8 @@ def opened(
     pretrained.config.values |= {"task": task, **UNFOLDED}
     check_layers(pretrained.architecture, pretrained.config, pretrained.tensors, names, source)
     _bind(pretrained)
-    _rename(pretrained, name)
+    if name.task not in OF_PARTS:
+        _rename(pretrained, name)
     return pretrained
 
 
@@ -187,12 +195,13 @@ def _stored_heads(architecture: Architecture, tensors: Mapping[str, StoredTensor
     return [name for name in tensors if name in heads]
 
 
-def as_directory(graph: Graph, *, own: bool = True) -> Graph:
+def as_directory(graph: Graph, *, own: bool = True, text_only: bool = True) -> Graph:
     """The graph with the names and files that a model directory of transformers has; UnsupportedError for an exported
     graph.
 
     Args:
         own: whether image models of `LIBRARIES` keep their names.
+        text_only: as of `canonical_names`.
     """
     from ...runtime.plugin.discovery import FORMATS
     from ..load.canonical_names import canonical_names
@@ -202,7 +211,7 @@ def as_directory(graph: Graph, *, own: bool = True) -> Graph:
     if graph.nodes:
         why = "is a graph that was exported to run, and is not trained"
         raise UnsupportedError("E-MODEL-GRAPH", graph.files[0], why, hint="Open the checkpoint that it was made from")
-    newer = canonical_names(graph, text_only=True)
+    newer = canonical_names(graph, text_only=text_only)
     copy = dataclasses.replace(
         newer, weights=dict(newer.weights), metadata=dict(newer.metadata), attachments=dict(newer.attachments), notes=[]
     )

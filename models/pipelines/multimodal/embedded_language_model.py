@@ -93,6 +93,10 @@ class EmbeddedLanguageModel(LanguageModel):
             feeds |= dict.fromkeys(missing, np.zeros((*tokens.shape[:2], self._width), np.float32))
         return {**feeds, "input_ids": tokens}
 
+    def positions_feed(self, positions: np.ndarray) -> np.ndarray:
+        """Positions [batch, length] or [axes, batch, length] as the decoder takes them."""
+        return positions if positions.ndim > 2 else self._position_feed(positions)
+
     def _position_feed(self, counted: np.ndarray) -> np.ndarray:
         return counted if self._axes is None else np.repeat(counted[None], self._axes, 0)
 

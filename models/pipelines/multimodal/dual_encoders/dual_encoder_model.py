@@ -185,8 +185,8 @@ class DualEncoderModel(TaskModel):
     ) -> np.ndarray:
         """Scores of texts for pictures, f32 [pictures, texts]: probabilities of the texts, or of each pair."""
         if self._scale is None:
-            ((order, feeds),) = self._inputs.batches(self._inputs.cut(texts), len(texts))
-            given = _GivenTexts(self, self._filled(feeds) if self.pairwise else feeds)
+            order, feeds = self.text_feeds(texts)
+            given = _GivenTexts(self, feeds)
             logits = ImageFeatureExtraction(given).embed(pictures, batch, preparation=preparation, progress=progress)
             logits = logits[:, np.argsort(order)]
         else:
@@ -207,6 +207,11 @@ class DualEncoderModel(TaskModel):
                 found = np.empty((len(encodings), vectors.shape[-1]), np.float32)
             found[list(rows)] = vectors
         return found
+
+    def text_feeds(self, texts: Sequence[TextInput]) -> tuple[list[int], dict[str, np.ndarray]]:
+        """The inputs of a run of texts, and which of the texts each row is."""
+        ((rows, feeds),) = self._inputs.batches(self._inputs.cut(texts), len(texts))
+        return list(rows), self._filled(feeds) if self.pairwise else feeds
 
     def _filled(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Texts padded to the model's length, of which padding is a part."""

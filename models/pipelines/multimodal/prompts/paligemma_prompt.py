@@ -51,4 +51,4 @@ def groups(config: Config, ids: np.ndarray, mask: np.ndarray, arrays: Arrays) ->
     return (ALONE if types is None else np.where(types == 0, PREFIX, ALONE)) * mask
 
 
-PALIGEMMA_RULES = PromptRules(processor=paligemma_prompt, groups=groups, further=("token_type_ids",))
+PALIGEMMA_RULES = PromptRules(processor=paligemma_prompt, groups=groups, further=("token_type_ids",), answer_mask=ALONE)

@@ -102,6 +102,7 @@ class PromptRules:
         groups: the mask, i64 [batch, length], with values above 1 for tokens that attend to each other, of the same
             arguments; the text part has the hyper-parameter `token_groups`. None if all are causal.
         further: names of arrays that only `positions` and `groups` read.
+        answer_mask: the mask of tokens after a prompt, when several of them are run at once.
         question: what is asked about a picture if nothing else is; empty if a question is needed.
     """
 
@@ -110,6 +111,7 @@ class PromptRules:
     positions: Callable[[Config, np.ndarray, np.ndarray, Arrays], np.ndarray] | None = None
     groups: Callable[[Config, np.ndarray, np.ndarray, Arrays], np.ndarray] | None = None
     further: tuple[str, ...] = ()
+    answer_mask: int = 1
     question: str = ""
 
     @property
