@@ -28,6 +28,8 @@ IDLE = ("task", "projected", "projection", "labels", "model_type", "antialias", 
 """Ends of the names of hyper-parameters that do not change the features of an encoder."""
 CONVOLUTIONS = (r"\.patch_embd\.weight(\.1)?$", r"\.conv1d\.\d\.weight$", r"mm\.patch_merger\.weight$")
 """Kernels of convolutions, which llama.cpp computes in f16 or f32."""
+TRANSPOSED = r"mm\.input_projection\.weight$"
+"""Matrices that llama.cpp transposes, which blocks cannot be."""
 RULE_NAMES = 100
 """Names in the pattern of one rule."""
 

@@ -43,9 +43,6 @@ from .recipe.request import Quantization, check, recipe_of
 from .recipe.rule import KEEP, Recipe
 from .remark import describe, note, refuse
 
-OF_ENCODERS = "f16"
-"""The dtype of an encoder and a projector next to a quantized language model."""
-
 
 @dataclass(eq=False)
 class Quantized:
@@ -126,11 +123,12 @@ def plan(
     folder = pipeline_folder(graph, Path(output), format, request, options)
     if folder is not None:
         graph, casts = folder.graph, folder.casts
+        addressed: set[str] = set()
     else:
         if not (planning.output_location(Path(output), format)[2] and format.name in FOLDERS):
             graph = as_file(graph, format)
         refuse_graphs(graph, format, Path(output))
-        casts = _named(graph, Path(output), format, options)
+        casts, addressed = _named(graph, Path(output), format, options, request)
         options.select.run(graph)
         Tied("clone").run(graph)
     file_type = _file_type_of(graph)
@@ -164,7 +162,7 @@ def plan(
     chooser = _chooser(recipe, model, weights, request)
     choices = [chooser.choose(weight) for weight in weights]
     refuse(choices, recipe, request, importance, format, next(iter([*inputs, *graph.files]), "MODEL"))
-    note(graph, choices, chooser, request, importance)
+    note(graph, choices, chooser, request, importance, addressed)
     codecs = codec_of if request.device == "cpu" else _codecs_on(request.device, request.device_memory)
     pass_ = Quantize(
         {choice.weight.name: choice.dtype for choice in choices if choice.changes},
@@ -193,18 +191,26 @@ def plan(
     return Quantized(made, recipe, choices, pass_, sources, importance)
 
 
-def _named(graph: Graph, output: Path, format: Format, options: Options) -> Cast:
+def _named(
+    graph: Graph, output: Path, format: Format, options: Options, request: Quantization
+) -> tuple[Cast, set[str]]:
     """Give a graph the adapters and the names of the output, and its small weights the dtype they have there: rules go
-    by these."""
+    by these. The casts, and patterns of --tensor-type that decided a type of the encoder."""
     rules = planning.prepare_graph(graph, format, planning.output_location(output, format)[2], options)
     casts = Cast(None, rules, options.nan)
     if rules:
         casts.run(graph)
         name_file_type(graph)
+    addressed: set[str] = set()
     if graph.mmproj is not None and format.name == "gguf":
+        from .encoder_types import cast_encoder
+
         graph.mmproj = with_own_tables(graph.mmproj)
-        casts.audits += planning.cast_mmproj(graph.mmproj, OF_ENCODERS, options).audits
-    return casts
+        before = len(graph.mmproj.notes)
+        audits, addressed = cast_encoder(graph.mmproj, request, options, codec_of)
+        casts.audits += audits
+        graph.notes += graph.mmproj.notes[before:]
+    return casts, addressed
 
 
 def _room(

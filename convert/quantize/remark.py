@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ...runtime.base.errors import UnsafeFileError, UnsupportedError
@@ -130,9 +130,15 @@ def _lacks(choice: Choice, recipe: Recipe) -> bool:
 
 
 def note(
-    graph: Graph, choices: Sequence[Choice], chooser: Chooser, request: Quantization, importance: dict[str, Any]
+    graph: Graph,
+    choices: Sequence[Choice],
+    chooser: Chooser,
+    request: Quantization,
+    importance: dict[str, Any],
+    addressed: Collection[str] = (),
 ) -> None:
-    """A remark for the user, shown before and after quantization."""
+    """A remark for the user, shown before and after quantization; `addressed`: patterns that decided a type of another
+    file of the model."""
     groups: dict[tuple[DType, DType], list[Choice]] = {}
     for choice in choices:
         if choice.fallback:
@@ -143,7 +149,7 @@ def note(
             f"{'its row length is' if len(fallen) == 1 else 'their row lengths are'} not a multiple of {wanted.block}"
         )
         graph.note("W-FALLBACK", why, fallen[0].weight.name)
-    for pattern in chooser.unused:
+    for pattern in (each for each in chooser.unused if each not in addressed):
         graph.note("W-RULE-UNUSED", f"--tensor-type {pattern!r} has no effect: no quantized tensor matches")
     if request.importance is not None:
         graph.notes += request.importance.notes
