@@ -63,11 +63,13 @@ class PromptOutputs(Work):
 
     Attributes:
         running: whether the models are opened to run.
+        images: paths of pictures of each prompt.
     """
 
     before: Opening
     after: Opening
     running: bool
+    images: Sequence[str] = ()
 
     exclusive = True
 
@@ -79,7 +81,7 @@ class PromptOutputs(Work):
     def run(self, prepared: tuple[int, Graph, Graph], piece: Sequence[str]) -> list[OutputDistance]:
         """Distances of the outputs."""
         threads, before, after = prepared
-        return prompt_distances(before, after, piece, threads)
+        return prompt_distances(before, after, piece, threads, self.images)
 
     def describe(self, piece: Sequence[str]) -> str:
         return f"a run of {self.after.path}"

@@ -73,6 +73,14 @@ NETWORKS = (
     type=shared_options.PATH,
     help="Also run both models on each line of a file; - reads standard input.",
 )
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    metavar="FILE",
+    type=shared_options.PATH,
+    help="Picture that the prompts are about (repeatable; vision-language models).",
+)
 @click.option("-f", "--force", is_flag=True, help="Replace an existing certificate.")
 @click.option("--all", "all_rows", is_flag=True, help="List all tensors, not only those with the largest errors.")
 @click.option("--threads", type=click.IntRange(1), help="Comparison threads (default: the number of cores, at most 4).")
@@ -88,9 +96,9 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
     two conventions, as in a Hugging Face directory and a GGUF file, tensors are matched by the architecture of both
     models. Two networks are run on the same inputs, and their outputs compared; so are a checkpoint of an image model
     and a network, with batch norms and branches as the checkpoint has them. With --prompt, both models are run on the
-    same tokens, a network against a checkpoint too, and of text-to-image models the first denoising step. Exits with 1
-    if a tensor is missing, changed or beyond its bound, if the names cannot be matched, or if outputs differ by a tenth
-    of their power.
+    same tokens (and pictures, with --image), a network against a checkpoint too, and of text-to-image models the first
+    denoising step. Exits with 1 if a tensor is missing, changed or beyond its bound, if the names cannot be matched, or
+    if outputs differ by a tenth of their power.
     """
     from ..compare.certificate import verify
     from ..compare.network_pairs import network_pairs
@@ -102,6 +110,8 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
     after = option_values.open_input(made, values | {"source_format": values["from_dst"]}, **how)
     if values["level"] == "none" and not asked:
         raise UsageError("E-OPTION", None, "--level none compares outputs only", hint="Add --prompt or --prompt-file")
+    if values["images"] and not asked:
+        raise UsageError("E-OPTION", None, "--image needs a prompt", hint='Add --prompt "What is this?"')
     pairs = network_pairs(before, after)
     if pairs and not asked:
         return _networks(pairs, [source, made], values, placed)
@@ -155,13 +165,15 @@ def _on_prompts(before: Graph, after: Graph, paths: Sequence[str], values: dict[
 
     prompts = [text for text in texts_of(values["prompts"], values["prompt_file"], "--prompt") if text.strip()]
     if values["cluster"] is None:
-        found = prompt_distances(before, after, prompts, values["threads"])
+        found = prompt_distances(before, after, prompts, values["threads"], values["images"])
     else:
         from ..cluster.output_reports import PromptOutputs
+        from ..open.hub import absolute
 
         cluster_option.check(values["cluster"], paths)
         first, second = _openings(paths, values)
-        work = PromptOutputs(first, second, values["level"] == "none")
+        images = [absolute(path) for path in values["images"]]
+        work = PromptOutputs(first, second, values["level"] == "none", images)
         found = next(values["cluster"].in_order(work, [prompts]))
     for item in found:
         line = f"NMSE {item.nmse:.2g} ({item.grade}), least cosine {item.cosine:.6f}"

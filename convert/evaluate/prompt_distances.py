@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...runtime.base.errors import UsageError
 from ...runtime.ir.graph import Graph
 from ..open.diffusion.single_file import split
 from .same_step import draws, step_distances
@@ -11,9 +12,13 @@ from .same_tokens import OutputDistance, output_distances
 
 
 def prompt_distances(
-    before: Graph, after: Graph, prompts: Sequence[str], threads: int | None = None
+    before: Graph, after: Graph, prompts: Sequence[str], threads: int | None = None, images: Sequence[str] = ()
 ) -> list[OutputDistance]:
-    """How far the outputs of `after` are from those of `before`."""
+    """How far the outputs of `after` are from those of `before`; `images`: pictures of each prompt. UsageError for
+    pictures with models that draw."""
     before, after = split(before), split(after)
-    distances = step_distances if draws(before) else output_distances
-    return distances(before, after, prompts, threads)
+    if not draws(before):
+        return output_distances(before, after, prompts, threads, images)
+    if images:
+        raise UsageError("E-OPTION", None, "--image is for vision-language models", hint="Omit it")
+    return step_distances(before, after, prompts, threads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -68,23 +68,27 @@ class OutputDistance:
 
 
 def output_distances(
-    source: Graph, made: Graph, prompts: Iterable[str], threads: int | None = None
+    source: Graph, made: Graph, prompts: Iterable[str], threads: int | None = None, images: Sequence[str] = ()
 ) -> list[OutputDistance]:
     """Run two models on the tokens that the first one's tokenizer makes of each prompt. An encoder-decoder is asked to
     predict the prompt itself; of models of embeddings the vectors of the prompts are compared too.
 
-    Raises UsageError for models without a common output, and for prompts without tokens.
+    Args:
+        images: pictures of each prompt, which both models get as the first one prepares them.
+
+    Raises UsageError for models without a common output, for prompts without tokens, and for pictures that a model does
+    not take.
     """
     tokenizer = tokenizer_of(source)
     pairs: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     one, other = (load(graph, threads=threads, activations="f32") for graph in (source, made))
     for prompt in prompts:
-        ids = tokenizer.encode(prompt)[:MAX_TOKENS]
+        ids, arrays = _asked(one, other, prompt, images) if images else (tokenizer.encode(prompt)[:MAX_TOKENS], {})
         if not ids:
             raise UsageError("E-TEXT-EMPTY", None, "a prompt has no tokens", hint="Leave out empty texts")
         for model in (one, other):
             check_vocabulary(max(ids), embedding_rows(model.graph))
-        first, second = _outputs(one, ids), _outputs(other, ids)
+        first, second = _outputs(one, ids, arrays), _outputs(other, ids, arrays)
         for name in first.keys() & second.keys():
             if first[name].shape != second[name].shape:
                 why = f"the models compute {name} of different shapes"
@@ -99,10 +103,20 @@ def output_distances(
     return [distance(name, pairs[name]) for name in sorted(pairs)]
 
 
-def _outputs(model: Any, ids: Sequence[int]) -> dict[str, np.ndarray]:
+def _asked(one: Any, other: Any, prompt: str, images: Sequence[str]) -> tuple[Sequence[int], Mapping[str, np.ndarray]]:
+    """The ids of a prompt with pictures, and the arrays of these."""
+    for model in (one, other):
+        if not hasattr(model, "prompted"):
+            why = "the model takes no pictures with a prompt"
+            raise UsageError("E-LM-MODALITY", None, why, expected="a vision-language model")
+    found = one.prompted(prompt, images)
+    return found.ids, found.arrays
+
+
+def _outputs(model: Any, ids: Sequence[int], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     if isinstance(model, EncoderDecoderModel):
         return model(input_ids=[ids], decoder_input_ids=[[model.settings.start, *ids]])
-    found: dict[str, np.ndarray] = dict(model(input_ids=[ids]))
+    found: dict[str, np.ndarray] = dict(model(input_ids=[ids], **arrays))
     return {**found, WHOLE: model.embed([ids])} if "embed" in model.verbs else found
 
 
