@@ -28,7 +28,7 @@ GENERATE = """
            tokens: plain(made) };
 """
 """Prompts, pixels, logits and tokens of a model in the folder ``model``."""
-PICTURES_FIRST = ("llava", "pixtral", "paligemma")
+PICTURES_FIRST = ("llava", "pixtral", "mistral3", "paligemma")
 """Families whose processors take the picture before the text."""
 GROUPED = ("gemma3", "qwen3_vl", "paddleocr_vl")
 """Families that Transformers.js does not compute: it has no groups of tokens, no deepstack features, no such class."""
