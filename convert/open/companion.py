@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from ...formats.containers.nested_file import spool
 from ...formats.safetensors import FORMAT
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.format import ReadOptions, WriteOptions
 from ...runtime.ir.graph import Graph
+from ...runtime.tensor.file import Source
 from ...runtime.tensor.storage import Held, Region, Storage
 from ...runtime.tensor.stored_tensor import StoredTensor
+from .detect_format import detect
 from .open_model import read_file
 
 PICKLE, SAFE = "pytorch_model.bin", "model.safetensors"
@@ -19,22 +22,26 @@ PICKLE, SAFE = "pytorch_model.bin", "model.safetensors"
 def companion_weights(graph: Graph, name: str) -> Mapping[str, StoredTensor]:
     """The weights in a file that is attached to a model, by the file's name."""
     storage = graph.attachments[name]
-    if not isinstance(storage, Region):
-        raise FormatError("E-COMPANION", graph.files[0] if graph.files else None, f"{name} is not a file of its own")
-    return read_file(Path(storage.source.path), ReadOptions()).weights
+    if isinstance(storage, Region):
+        return read_file(Path(storage.source.path), ReadOptions()).weights
+    if not graph.files:
+        raise FormatError("E-COMPANION", None, f"{name} is not a file of its own")
+    held = spool(Source(graph.files[0]), name, [storage.read(0, storage.nbytes)])  # within an ONNX file
+    return detect(held).read(held, ReadOptions()).weights
 
 
 def without_pickles(graph: Graph) -> dict[str, Storage]:
     """The attached files of a model, weights in pickles as safetensors."""
     return dict(
-        (f"{name.removesuffix(PICKLE)}{SAFE}", _safetensors(companion_weights(graph, name)))
+        (f"{name.removesuffix(PICKLE)}{SAFE}", safetensors_file(companion_weights(graph, name)))
         if name.endswith(f"/{PICKLE}")
         else (name, storage)
         for name, storage in graph.attachments.items()
     )
 
 
-def _safetensors(weights: Mapping[str, StoredTensor]) -> Held:
+def safetensors_file(weights: Mapping[str, StoredTensor]) -> Held:
+    """The content of a safetensors file of weights."""
     assert FORMAT.layout is not None
     (file,) = FORMAT.layout(Graph(weights=dict(weights), metadata={"format": "pt"}), WriteOptions("model"))
     content = bytearray(file.nbytes)

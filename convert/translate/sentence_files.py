@@ -2,24 +2,67 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ...models.pipelines.sentence_modules import CODE, SETTINGS, gguf_pooling, module_list, pooling_modes
+from ...models.pipelines.sentence_modules import (
+    CODE,
+    GGUF_DENSE,
+    SETTINGS,
+    dense_settings,
+    gguf_dense,
+    gguf_pooling,
+    module_list,
+    module_matrix,
+    module_weights,
+    pooling_modes,
+)
 from ...models.schema.hyperparameters import POOLING_KEY, POOLING_TYPES
 from ...models.tokenizer.readers.locate import json_value
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.contract.architecture import FEATURE_EXTRACTION, TEXT_GENERATION
 from ...runtime.ir.graph import Graph, Meta
+from ...runtime.tensor.dtype import F32
 from ...runtime.tensor.storage import Held, Storage
+from ..open.companion import companion_weights, safetensors_file
 
 if TYPE_CHECKING:
     from ..load.bind import Model
 
 CLASSES = "sentence_transformers.models."
 POOLING = "1_Pooling"
-NORMALIZE = "Normalize"
+DENSE, NORMALIZE = "Dense", "Normalize"
+LINEAR, IDENTITY = "linear.weight", "torch.nn.modules.linear.Identity"
 HINT = "Write safetensors or ONNX, which keep these files, or only the weights with --weights-only"
+
+
+def with_dense_modules(graph: Graph, model: Model) -> Model:
+    """The model with the matrices after its pooling among its weights, if GGUF files of its architecture store them; as
+    it is for modules with biases or activations, or that change the width of the vectors."""
+    kinds = [kind for kind, _ in module_list(graph) or () if kind in ("Pooling", DENSE, NORMALIZE)]
+    folders = [folder for kind, folder in module_list(graph) or () if kind == DENSE]
+    names = GGUF_DENSE[: len(folders)]
+    if not folders or kinds[: 1 + len(folders)] != ["Pooling", *[DENSE] * len(folders)]:
+        return model
+    stated = [dense_settings(graph, folder) for folder in folders]
+    widths = [model.config.hidden, *(each.outer for each in stated)]
+    fits = widths[-1] == widths[0] and widths[:-1] == [each.inner for each in stated]
+    placed = len(names) == len(folders) and {*names} <= {row.name for row in model.architecture.weights}
+    if not (placed and fits and all(each.linear for each in stated)):
+        return model
+    companion = functools.partial(companion_weights, graph)
+    weights = {
+        name: module_matrix(module_weights(graph, companion, folder), LINEAR, (each.outer, each.inner), folder)
+        for name, folder, each in zip(names, folders, stated, strict=True)
+    }
+    sizes = {
+        f"{name.partition('.')[0]}_{side}": size
+        for name, each in zip(names, stated, strict=True)
+        for side, size in (("in", each.inner), ("out", each.outer))
+    }
+    return dataclasses.replace(model, weights={**model.weights, **weights}).with_settings(sizes)
 
 
 def pooling_key(graph: Graph, model: Model) -> dict[str, Meta]:
@@ -34,7 +77,8 @@ def pooling_key(graph: Graph, model: Model) -> dict[str, Meta]:
         return {}
     path = graph.files[0] if graph.files else None
     kinds = [kind for kind, _ in listed[1:] if kind not in ("Pooling", "Dropout")]
-    others = [kind for kind in kinds if kind != NORMALIZE]
+    held = {NORMALIZE, DENSE} if GGUF_DENSE[0] in model.weights else {NORMALIZE}
+    others = [kind for kind in kinds if kind not in held]
     modes = [mode for kind, folder in listed if kind == "Pooling" for mode in pooling_modes(graph, folder)[0]]
     types = [number for number, mode in POOLING_TYPES.items() if modes == [mode]]
     if others or not types:
@@ -55,7 +99,9 @@ def files_of_pooling(graph: Graph, model: Model) -> dict[str, Storage]:
     mode = gguf_pooling(graph)
     if not mode or model.task.name != FEATURE_EXTRACTION:
         return {}
-    modules = (("Transformer", ""), ("Pooling", POOLING), (NORMALIZE, "2_Normalize"))
+    matrices = gguf_dense(model.weights, graph.files[0] if graph.files else None)
+    kinds = ["Transformer", "Pooling", *[DENSE] * len(matrices), NORMALIZE]
+    modules = [(kind, f"{index}_{kind}" if index else "") for index, kind in enumerate(kinds)]
     listed = [
         {"idx": index, "name": str(index), "path": path, "type": f"{CLASSES}{kind}"}
         for index, (kind, path) in enumerate(modules)
@@ -68,5 +114,16 @@ def files_of_pooling(graph: Graph, model: Model) -> dict[str, Storage]:
         "pooling_mode_mean_sqrt_len_tokens": False,
         "pooling_mode_lasttoken": mode == "lasttoken",
     }
-    contents = {"modules.json": listed, f"{POOLING}/config.json": pooling}
-    return {name: Held(json.dumps(content, indent=2).encode()) for name, content in contents.items()}
+    contents: dict[str, Any] = {"modules.json": listed, f"{POOLING}/config.json": pooling}
+    dense = [path for kind, path in modules if kind == DENSE]
+    files: dict[str, Storage] = {}
+    for path, tensor in zip(dense, matrices, strict=True):
+        outer, inner = tensor.shape
+        contents[f"{path}/config.json"] = {
+            "in_features": inner,
+            "out_features": outer,
+            "bias": False,
+            "activation_function": IDENTITY,
+        }
+        files[f"{path}/model.safetensors"] = safetensors_file({LINEAR: tensor.dequantize().cast(F32)})
+    return files | {name: Held(json.dumps(content, indent=2).encode()) for name, content in contents.items()}

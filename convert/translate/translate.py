@@ -297,10 +297,11 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     from .model_card_writer import carried_keys
     from .required_weights import with_required_weights
     from .reranker import ranking_keys
-    from .sentence_files import pooling_key
+    from .sentence_files import pooling_key, with_dense_modules
 
     if model.lacks_head and embeds(graph):
         model = model.for_task(FEATURE_EXTRACTION)
+    model = with_dense_modules(graph, model)
     model.require_head()
     model = with_required_weights(graph, model)
     check_expressible(graph, model)

@@ -1,14 +1,15 @@
 """Gemma 1, 2 and 3, text only (arXiv:2403.08295, 2408.00118, 2503.19786): norms with weight + 1, scaled embeddings,
-alternating sliding-window layers."""
+alternating sliding-window layers; and EmbeddingGemma (arXiv:2509.20354), whose tokens attend to all others."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from ...runtime.contract.architecture import HF, Architecture, Config, Key
-from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, POSITIVE, flag
+from ...runtime.base.dataclass import dataclass
+from ...runtime.contract.architecture import FEATURE_EXTRACTION, HF, Architecture, Config, Key, Weight
+from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, POSITIVE, Integer, flag, word
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import Scores, self_attention
 from ..layers.decoder import Decoder
@@ -18,7 +19,18 @@ from ..layers.norm import norm
 from ..layers.rope import TWO_ROPES, Rotary, Scaling, rotaries
 from ..schema.decoder_weights import EMBED, GATED, HEAD, attention
 from ..schema.gguf.deviations import BIAS, OUTPUT, Unread
-from ..schema.hyperparameters import DECODER, GEMMA_ACT, HEADS, INTERMEDIATE, RMS_EPS, THETA, Windows, act, matrix
+from ..schema.hyperparameters import (
+    DECODER,
+    GEMMA_ACT,
+    HEADS,
+    INTERMEDIATE,
+    POOLING_KEY,
+    RMS_EPS,
+    THETA,
+    Windows,
+    act,
+    matrix,
+)
 from ..schema.weight_layout import Plus
 
 
@@ -109,6 +121,50 @@ GEMMA3_WEIGHTS = (
 )
 
 
+@dataclass(frozen=True)
+class DenseSize(Key):
+    """Hyper-parameter: input or output size of a Dense module after the pooling, 0 without one."""
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return super().write(names, config) if getattr(config, self.name) else {}
+
+
+UNSTATED = ("task", "attention_cap", "logit_cap", "query_scalar", "both_ways")
+"""Rows of Gemma 3 that are other ones for EmbeddingGemma: llama.cpp caps no scores, and scales them by the size of the
+heads."""
+EMBEDDING_KEYS = (
+    Key("task", (), (), FEATURE_EXTRACTION, word),
+    Key("pooling", (), POOLING_KEY, 1, Integer(-1, 4)),
+    *(row for row in GEMMA3_KEYS if row.name not in UNSTATED),
+    Key(
+        "query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, config.layers + 1), _integral
+    ),
+    Key("both_ways", "use_bidirectional_attention", (), True, flag),
+    Key("attention_cap", "attn_logit_softcapping", (), None, NOT_NEGATIVE),
+    Key("logit_cap", "final_logit_softcapping", (), None, NOT_NEGATIVE),
+    *(
+        DenseSize(f"dense_{number}_{side}", (), f"dense_{number}_feat_{side}", 0)
+        for number in (2, 3)
+        for side in ("in", "out")
+    ),
+)
+"""Pooling by the mean, unless the file says otherwise."""
+EMBEDDING_WEIGHTS = (
+    *GEMMA3_WEIGHTS,
+    *(
+        Weight(
+            f"dense_{number}.weight",
+            (),
+            f"dense_{number}.weight",
+            shape=(f"dense_{number}_out", f"dense_{number}_in"),
+            optional=True,
+        )
+        for number in (2, 3)
+    ),
+)
+"""Dense modules, which have files of their own but for GGUF."""
+
+
 def build_gemma(net: Decoder) -> None:
     """Gemma 1: a Llama with scaled embeddings."""
     config = net.config
@@ -141,6 +197,31 @@ GEMMA3_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "vocab_size": 262208, "num_attention_heads": 8, "query_pre_attn_scalar": 256, "rope_theta": 1e6,
     },
 }  # fmt: skip
+
+GEMMA3_OWN_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "gemma3_text": {"num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072, "pad_token_id": 0}
+}
+
+
+def embeds_both_ways(source: Mapping[str, Any]) -> bool:
+    """Whether a config.json of Gemma 3 is an embedding model's, whose tokens attend to all others."""
+    classes = source.get("architectures")
+    stem = not isinstance(classes, list) or not classes or str(classes[0]).endswith("Model")
+    return source.get("use_bidirectional_attention") is True and stem
+
+
+def is_embedding(source: Mapping[str, Any]) -> bool:
+    """Whether a configuration is EmbeddingGemma's; GGUF files name the architecture."""
+    return "model_type" not in source or embeds_both_ways(source)
+
+
+def needed_windows(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of models without sliding windows, which llama.cpp does not load."""
+    if any(config.windows):
+        return None
+    return "does not load models of this architecture without sliding windows"
+
+
 ARCHITECTURES = (
     Architecture(
         "gemma",
@@ -177,17 +258,26 @@ ARCHITECTURES = (
         GEMMA3_KEYS,
         GEMMA3_WEIGHTS,
         decoder_tasks(build_gemma2),
+        accepts=lambda source: not embeds_both_ways(source),
         tied=True,
         deviations=(Unread(BIAS),),
         wide_activations=True,
         nested_defaults=GEMMA3_DEFAULTS,
-        defaults={
-            "gemma3_text": {
-                "num_key_value_heads": 4,
-                "head_dim": 256,
-                "max_position_embeddings": 131072,
-                "pad_token_id": 0,
-            }
-        },
+        defaults=GEMMA3_OWN_DEFAULTS,
+    ),
+    Architecture(
+        "gemma_embedding",
+        "EmbeddingGemma",
+        ("gemma3_text",),
+        ("gemma-embedding",),
+        EMBEDDING_KEYS,
+        EMBEDDING_WEIGHTS,
+        tuple(task for task in decoder_tasks(build_gemma2) if task.name == FEATURE_EXTRACTION),
+        accepts=is_embedding,
+        tied=True,
+        deviations=(Unread(BIAS), needed_windows),
+        wide_activations=True,
+        nested_defaults=GEMMA3_DEFAULTS,
+        defaults=GEMMA3_OWN_DEFAULTS,
     ),
 )

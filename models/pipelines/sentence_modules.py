@@ -6,6 +6,7 @@ they are saved in; llama.cpp's ``pooling_type`` for GGUF files.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +41,8 @@ LEGACY_MODES = {
 }
 """Switches of older files by the mode that each stands for, in the order in which their vectors are joined."""
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+GGUF_DENSE = ("dense_2.weight", "dense_3.weight")
+"""Weights of Dense modules after the pooling in GGUF files."""
 DENSE_FOLDER = re.compile(r"(\d+_Dense[^/]*)/config\.json")
 ACTIVATIONS: Mapping[str, Stage] = {
     "Identity": lambda x: x,
@@ -123,7 +126,7 @@ def sentence_modules(options: RunOptions, *, causal: bool) -> SentenceModules:
         if listed is not None:
             return _listed(source, options, listed, default)
         if (said := gguf_pooling(source)) is not None:
-            return SentenceModules((said,) if said else default, stages=(normalized,))
+            return SentenceModules((said,) if said else default, stages=(*_gguf_dense(source), normalized))
         folders = [match[1] for name in source.attachments if (match := DENSE_FOLDER.fullmatch(name))]
         if len(folders) > 1:
             why = f"the model has several Dense modules and no {MODULES}: {', '.join(sorted(folders))}"
@@ -178,6 +181,22 @@ def gguf_pooling(source: Graph) -> str | None:
     return POOLING_TYPES.get(int(kind), "")
 
 
+def gguf_dense(weights: Mapping[str, StoredTensor], path: str | None) -> list[StoredTensor]:
+    """The Dense modules among the weights of a GGUF file. FormatError unless each takes what the one before it
+    gives."""
+    found = [weights[name] for name in GGUF_DENSE if name in weights]
+    widths = [tuple(tensor.shape) for tensor in found]
+    if any(len(shape) != 2 for shape in widths) or any(one[0] != other[1] for one, other in itertools.pairwise(widths)):
+        raise FormatError(CODE, path, f"the shapes of {' and '.join(GGUF_DENSE)} do not fit", found=list(widths))
+    return found
+
+
+def _gguf_dense(source: Graph) -> list[Stage]:
+    path = source.files[0] if source.files else None
+    matrices = (np.asarray(tensor.dequantize().numpy(), np.float32) for tensor in gguf_dense(source.weights, path))
+    return [Dense(matrix, None, ACTIVATIONS["Identity"]) for matrix in matrices]
+
+
 def _listed(
     source: Graph, options: RunOptions, listed: Sequence[tuple[str, str]], default: tuple[str, ...]
 ) -> SentenceModules:
@@ -224,25 +243,56 @@ def module_config(source: Graph, folder: str) -> Mapping[str, Any]:
     return dict(checked(name, said, mapping))
 
 
-def _weights(source: Graph, options: RunOptions, folder: str) -> Mapping[str, StoredTensor]:
+Companion = Callable[[str], Mapping[str, StoredTensor]]
+"""Reads the weights in an attached file, by the file's name."""
+
+
+def module_weights(source: Graph, companion: Companion | None, folder: str) -> Mapping[str, StoredTensor]:
+    """The weights of the module in a folder. FormatError if the file is missing."""
     names = [f"{folder}/{name}" for name in ("model.safetensors", "pytorch_model.bin")]
     name = next((name for name in names if name in source.attachments), None)
-    if name is None or options.companion is None:
+    if name is None or companion is None:
         path = source.files[0] if source.files else None
         raise FormatError(CODE, path, f"{names[0]} is missing", hint="Download it into a folder beside the model")
-    return options.companion(name)
+    return companion(name)
 
 
-def _matrix(weights: Mapping[str, StoredTensor], name: str, shape: tuple[int, ...], folder: str) -> np.ndarray:
+def _weights(source: Graph, options: RunOptions, folder: str) -> Mapping[str, StoredTensor]:
+    return module_weights(source, options.companion, folder)
+
+
+def module_matrix(weights: Mapping[str, StoredTensor], name: str, shape: tuple[int, ...], folder: str) -> StoredTensor:
+    """A weight of the module in a folder. FormatError if it is missing or has another shape."""
     found = weights.get(name)
     if found is None or tuple(found.shape) != shape:
         why = f"{name} of {folder} is missing or has another shape"
         raise FormatError(CODE, None, why, expected=list(shape), found=None if found is None else list(found.shape))
-    return np.asarray(found.numpy(), np.float32)
+    return found
 
 
-def _dense(source: Graph, options: RunOptions, folder: str) -> Stage:
-    said, weights = module_config(source, folder), _weights(source, options, folder)
+def _matrix(weights: Mapping[str, StoredTensor], name: str, shape: tuple[int, ...], folder: str) -> np.ndarray:
+    return np.asarray(module_matrix(weights, name, shape, folder).numpy(), np.float32)
+
+
+@dataclass(frozen=True)
+class DenseSettings:
+    """What the config.json of a Dense module states: sizes, the activation by torch's class, bias and residual."""
+
+    inner: int
+    outer: int
+    activation: str
+    biased: bool
+    added: bool
+
+    @property
+    def linear(self) -> bool:
+        """Whether the module is one matrix alone."""
+        return self.activation == "Identity" and not self.biased and not self.added
+
+
+def dense_settings(source: Graph, folder: str) -> DenseSettings:
+    """The settings of the Dense module in a folder."""
+    said = module_config(source, folder)
     inner, outer = (checked(key, said.get(key), COUNT) for key in ("in_features", "out_features"))
     kind = checked("activation_function", said.get("activation_function", "torch.nn.Tanh"), word).rpartition(".")[2]
     if kind not in ACTIVATIONS:
@@ -251,10 +301,16 @@ def _dense(source: Graph, options: RunOptions, folder: str) -> Stage:
     biased, added = (
         checked(key, said.get(key, usual), flag) for key, usual in (("bias", True), ("use_residual", False))
     )
+    return DenseSettings(inner, outer, kind, biased, added)
+
+
+def _dense(source: Graph, options: RunOptions, folder: str) -> Stage:
+    said, weights = dense_settings(source, folder), _weights(source, options, folder)
+    inner, outer, added = said.inner, said.outer, said.added
     return Dense(
         _matrix(weights, "linear.weight", (outer, inner), folder),
-        _matrix(weights, "linear.bias", (outer,), folder) if biased else None,
-        ACTIVATIONS[kind],
+        _matrix(weights, "linear.bias", (outer,), folder) if said.biased else None,
+        ACTIVATIONS[said.activation],
         _matrix(weights, "residual.weight", (outer, inner), folder) if added and inner != outer else None,
         added,
     )
