@@ -163,7 +163,7 @@ def whole_config(
     rows = named_model_type(part)
     assert rows is not None, f"no family has the model_type {part}"
     said = stated_rows(own, known)
-    of_text = {**said.pop(TEXT_PLACE, {}), **inner, "model_type": kind, "tie_word_embeddings": tied}
+    of_text = {**_merged(said.pop(TEXT_PLACE, {}), inner), "model_type": kind, "tie_word_embeddings": tied}
     return {
         "model_type": architecture.model_types[0],
         **said,
@@ -171,6 +171,12 @@ def whole_config(
         mmproj.place: {**stated_rows(rows.keys, Config({"names": HF, **values})), "model_type": part},
         "tie_word_embeddings": tied,
     }
+
+
+def _merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of two objects, those of objects in both as well; `inner` goes first."""
+    both = {key: {**outer[key], **value} for key, value in inner.items() if isinstance(value, dict) and key in outer}
+    return {**outer, **inner, **both}
 
 
 def stated_rows(rows: Sequence[Row], config: Config) -> dict[str, Any]:

@@ -3,10 +3,11 @@ or normalized queries and keys (3)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...runtime.contract.architecture import Architecture, Key
+from ...runtime.base.dataclass import dataclass
+from ...runtime.contract.architecture import HF, Architecture, Config, Key
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
@@ -30,10 +31,26 @@ from ..schema.hyperparameters import (
     act,
 )
 
+UNWINDOWED = ("qwen3_vl_text",)
+"""Model types whose layers all have full attention in transformers, whatever config.json says of windows."""
+
+
+@dataclass(frozen=True)
+class LaterWindows(Windows):
+    """Hyper-parameter: windows of the layers from ``max_window_layers`` on."""
+
+    slides: Callable[[Config, int], bool] = lambda config, i: i >= config.full_layers
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[int | None]:
+        if names == HF and source.get("model_type") in UNWINDOWED:
+            return [None] * config.layers
+        return super().read(names, source, config)
+
+
 KEYS = (
     *DECODER, KV_HEADS, INTERMEDIATE, RMS_EPS, THETA, Scaling(), act("silu"),
     Key("full_layers", "max_window_layers", (), lambda config: config.layers),
-    Windows(lambda config, i: i >= config.full_layers), CAUSAL,
+    LaterWindows(), CAUSAL,
 )  # fmt: skip
 QWEN2_KEYS = (*KEYS, HF_HEAD_DIM)
 QWEN3_KEYS = (*KEYS, HEAD_DIM, VALUE_DIM)

@@ -36,6 +36,7 @@ from ..schema.mmproj.patches import (
     taken_sizes,
     two_frames,
     windowed,
+    without_epsilon,
 )
 from ..schema.mmproj.vit import pair
 from ..schema.network_hyperparameters import Stated
@@ -80,6 +81,7 @@ QWEN2 = Mmproj(
     text_keys=sections,
     text_values=lambda source: stated_axes(source, PLAIN),
     misfit=two_frames,
+    approximated=without_epsilon,
 )
 QWEN2_5 = Mmproj(
     "qwen2.5vl_merger",
@@ -94,6 +96,7 @@ QWEN2_5 = Mmproj(
     text_keys=sections,
     text_values=lambda source: stated_axes(source, PLAIN),
     misfit=windowed,
+    approximated=without_epsilon,
 )
 QWEN3 = Mmproj(
     "qwen3vl_merger",

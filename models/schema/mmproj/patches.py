@@ -142,6 +142,9 @@ def qwen_weights(norm: str, *, fused: bool = False, gated: bool = False) -> tupl
     )
 
 
+PUBLISHED_EPSILON = 1e-5
+
+
 def sections(config: Config, weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
     """The keys of the language model's file: how many rotated pairs have each axis, of which GGUF has four."""
     axes = config.values["text.position_axes"]
@@ -165,6 +168,13 @@ def two_frames(config: Config, weights: Mapping[str, StoredTensor]) -> str:
     if config.values["vision.frames"] != FRAMES or config.values["vision.channels"] != CHANNELS:
         return f"it takes patches of {FRAMES} frames and {CHANNELS} channels"
     return ""
+
+
+def without_epsilon(config: Config) -> str:
+    """The deviation of llama.cpp in builds of 2026, whose reader of ``qwen2vl`` does not take the epsilon of the norms;
+    empty for one as small as the published."""
+    eps = config.values.get("text.eps", 0.0)
+    return "" if eps <= PUBLISHED_EPSILON else f"the norms of its language model add 0, not {eps:g}"
 
 
 def windowed(config: Config, weights: Mapping[str, StoredTensor]) -> str:
