@@ -45,6 +45,7 @@ KEYS = own_keys(
     act("gelu", "activation_function"),
     Key("scaled", "scale_embedding", (), False, Only(False)),
     Key("decoder_start", "decoder_start_token_id", (), 50257, SIZE, at_most=("vocab",)),
+    *(Key(role, f"{role}_token_id", (), None, SIZE) for role in ("bos", "eos", "pad")),
 )
 WEIGHTS = own_names(
     *matrix("encoder.conv1", "model.encoder.conv1", None, shape=("hidden", "bands", 3)),

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 
 import candle_convert as cc
 import numpy as np
@@ -10,8 +11,10 @@ import torch
 from candle_convert import models
 from candle_convert.runtime.base.errors import Error, FormatError, UnsupportedError
 from candle_convert.tests.builders.ctranslate2_files import ctranslate2_file
-from candle_convert.tests.builders.whisper_files import END, ctranslate2_variables, openai_names, published
-from candle_convert.tests.oracles.transformers import difference, stored_ties
+from candle_convert.tests.builders.whisper_files import END, PUBLISHED, ctranslate2_variables, openai_names, published
+from candle_convert.tests.oracles.transformers import difference, made, stored_ties
+
+ROLES = ("bos", "eos", "pad", "decoder_start")
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +132,24 @@ def test_gguf(checkpoint, arrays, wanted, kind, tolerance, tmp_path):
     assert graph.weights["encoder.position_embeddings.weight"].dtype.name == "f32"
     assert distance(tmp_path / "model.gguf", arrays, wanted) < tolerance
     assert models.load(tmp_path / "model.gguf", threads=1).tokens == models.load(checkpoint[0], threads=1).tokens
+
+
+def test_ids_of_special_tokens_without_a_tokenizer(checkpoint, arrays, wanted, tmp_path):
+    """A vocabulary smaller than the published ones has no token 50256, which transformers pads with by default."""
+    from transformers import WhisperForConditionalGeneration
+
+    small = tmp_path / "small"
+    config = {
+        **PUBLISHED.config,
+        "vocab_size": 96,
+        "begin_suppress_tokens": None,
+        **{f"{role}_token_id": at for at, role in enumerate(ROLES, 3)},
+    }
+    made(replace(PUBLISHED, config=config), 0, small)
+    cc.convert(small, tmp_path / "model.gguf")
+    cc.convert(tmp_path / "model.gguf", tmp_path / "back", to="safetensors")
+    back = WhisperForConditionalGeneration.from_pretrained(tmp_path / "back").config
+    assert [getattr(back, f"{role}_token_id") for role in ROLES] == [3, 4, 5, 6]
 
 
 def test_unspoken_tokens_as_openai_lists_them(checkpoint):

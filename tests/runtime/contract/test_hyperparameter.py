@@ -87,6 +87,8 @@ FREE = {
     "cached_heads",
     "full_layers",
     "labels",
+    "bos",
+    "eos",
     "pad",
     "tokens",
     "no_heads",
