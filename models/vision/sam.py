@@ -52,6 +52,8 @@ PATCHES = "image_encoder.patch_embed.proj.weight"
 TRANSFORMER, THEIRS = "mask_decoder.", "mask_decoder.transformer."
 """Prefixes of the decoder's attention layers; own names are short, those of GGUF have 63 bytes at most."""
 GAUSSIAN = "prompt_encoder.pe_layer.positional_encoding_gaussian_matrix"
+POINT_GAUSSIAN = "prompt_encoder.point_gaussian_matrix"
+"""The matrix for points and boxes in files that store it apart from that of the image's grid."""
 PERCEPTRON = {"0": "proj_in", "1": "layers.0", "2": "proj_out"}
 
 
@@ -67,6 +69,7 @@ SHARED = (
         for i, hf in enumerate(("conv1", "layer_norm1", "conv2", "layer_norm2"))
     ),
     Module(GAUSSIAN, hf="shared_image_embedding.positional_embedding"),
+    Module(POINT_GAUSSIAN, hf="prompt_encoder.shared_embedding.positional_embedding"),
     Module("prompt_encoder.point_embeddings.{i}", hf="prompt_encoder.point_embed.{i}"),
     Module("prompt_encoder.not_a_point_embed"),
     Module("prompt_encoder.no_mask_embed"),
@@ -251,10 +254,10 @@ def _image_norm(net: ImageNet, x: Value, name: str) -> Value:
     return net.channels_first(layer_norm(net, net.channels_last(x), name, IMAGE_EPS))
 
 
-def _places(net: ImageNet, shares: Value) -> Value:
-    """Vectors of positions x and y, in shares of the image: sines and cosines of random frequencies."""
+def _places(net: ImageNet, shares: Value, matrix: str = GAUSSIAN) -> Value:
+    """Vectors of positions x and y, in shares of the image: sines and cosines of the frequencies in a weight."""
     centered = net.Sub(net.Mul(shares, 2.0), 1.0)
-    angles = net.Mul(net.MatMul(centered, net.vector(GAUSSIAN)), 2 * math.pi)
+    angles = net.Mul(net.MatMul(centered, net.vector(matrix)), 2 * math.pi)
     value: Value = net.Concat(net.Sin(angles), net.Cos(angles), axis=-1)
     return value
 
@@ -335,7 +338,9 @@ def _prompt_tokens(net: ImageNet, points: Value, labels: Value) -> Value:
     width, first = net.config.prompt_width, 2
     flat = net.Reshape(labels, net.Concat([-1], net.Shape(labels, start=2, end=3), axis=0))
     shares = net.Div(net.Add(points, 0.5), float(net.config.side))
-    places = net.Reshape(_places(net, shares), net.Concat([-1], net.Shape(labels, start=2, end=3), [width], axis=0))
+    matrix = POINT_GAUSSIAN if net.has(POINT_GAUSSIAN) else GAUSSIAN
+    places = _places(net, shares, matrix)
+    places = net.Reshape(places, net.Concat([-1], net.Shape(labels, start=2, end=3), [width], axis=0))
     kinds = [net.vector("prompt_encoder.not_a_point_embed.weight")]
     kinds += [net.vector(f"prompt_encoder.point_embeddings.{i}.weight") for i in range(4)]
     table = net.Concat(net.constant(np.zeros((1, width), np.float32)), *kinds, axis=0)
@@ -413,7 +418,7 @@ ARCHITECTURES = (
         implied=implied,
         settle=settle,
         prefixes=(),
-        ignored=("^prompt_encoder.shared_embedding.positional_embedding$", "^pixel_(mean|std)$"),
+        ignored=("^pixel_(mean|std)$",),
         modules=MODULES,
     ),
 )

@@ -1,5 +1,7 @@
 """Segment Anything against transformers: by points, boxes and masks, under both names, through GGUF, and exported."""
 
+import shutil
+
 import candle_convert as cc
 import numpy as np
 import onnxruntime
@@ -44,6 +46,28 @@ def _compare(found, model, prompts):
 @pytest.mark.parametrize("prompts", PROMPTS.values(), ids=PROMPTS)
 def test_prompts(model, folder, prompts):
     _compare(cc.models.load(folder)(images(2, SIDE, SIDE), **prompts), model, prompts)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_stored_matrix_of_points(own, model, folder, tmp_path):
+    """transformers computes points with the matrix of the file, where it stores both."""
+    weights = cc.load_file(folder / "model.safetensors")
+    shared = np.asarray(weights["shared_image_embedding.positional_embedding"])
+    stored = np.random.default_rng(1).standard_normal(shared.shape).astype(np.float32) if own else shared.copy()
+    weights["prompt_encoder.shared_embedding.positional_embedding"] = stored
+    shutil.copytree(folder, tmp_path / "hf")
+    cc.save_file(weights, tmp_path / "hf" / "model.safetensors")
+    reference = type(model).from_pretrained(tmp_path / "hf").eval()
+    matrix = reference.prompt_encoder.shared_embedding.positional_embedding
+    assert np.array_equal(matrix.detach().numpy(), stored)
+    cc.convert(tmp_path / "hf", tmp_path / "m.gguf")
+    cc.convert(tmp_path / "m.gguf", tmp_path / "back", to="safetensors")
+    for source in ("hf", "m.gguf", "back"):
+        _compare(
+            cc.models.load(tmp_path / source)(images(2, SIDE, SIDE), **PROMPTS["points"]), reference, PROMPTS["points"]
+        )
+    again = type(model).from_pretrained(tmp_path / "back").eval()
+    assert np.array_equal(again.prompt_encoder.shared_embedding.positional_embedding.detach().numpy(), stored)
 
 
 def test_original_names(model, folder, tmp_path):
