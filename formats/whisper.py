@@ -106,6 +106,7 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     layout=layout,
+    prepare=whisper_writer.prepare,
     dtypes=frozenset(whisper_writer.NUMBERS),
     max_dims=3,
     architecture="whisper",

@@ -1,7 +1,8 @@
 """A Whisper model as whisper.cpp has it: OpenAI's names of weights, mel filters, and the vocabulary.
 
 whisper.cpp computes with matrices of one type; it takes vectors, positions and biases as f32 only, kernels of
-convolutions as f16, or as f32 in files of f32. Source: whisper.cpp's models/convert-h5-to-ggml.py and loader.
+convolutions as f16, or as f32 in files of f32, which the writer decides. Source: whisper.cpp's
+models/convert-h5-to-ggml.py and loader.
 """
 
 from __future__ import annotations
@@ -73,8 +74,7 @@ def to_whisper_file(source: Graph, model: Model, graph: Graph) -> Rules:
     tokens = [tokenizer.vocabulary.bytes_of(token, letters_bytes) for token in range(end)]
     graph.metadata = {**{f"whisper.{name}": size for name, size in sizes.items()}, "tokenizer.ggml.tokens": tokens}
     graph.attachments = {}
-    whole = all(tensor.dtype.name == "f32" for tensor in graph.weights.values())
-    return ((VECTORS, "f32"), (KERNELS, "f32" if whole else "f16"))
+    return ((f"{VECTORS}|{KERNELS}", "f32"),)
 
 
 def _tokenizer(source: Graph) -> Tokenizer:

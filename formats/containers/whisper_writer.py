@@ -10,7 +10,7 @@ from ...runtime.base.errors import UnsupportedError
 from ...runtime.base.string_array import StringArray
 from ...runtime.contract.format import FileLayout, Piece, WriteOptions
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.dtype import DType
+from ...runtime.tensor.dtype import F16, F32
 from ...runtime.tensor.stored_tensor import StoredTensor
 from .ggml_records import TYPES, UNVERSIONED, WHISPER
 
@@ -20,6 +20,16 @@ NUMBERS = {dtype: number for number, dtype in TYPES[VERSION].items()}
 FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k": 11,
               "q4_k": 12, "q5_k": 13, "q6_k": 14}  # fmt: skip
 FILTERS = "mel_filters"
+
+
+def prepare(graph: Graph, options: WriteOptions) -> None:
+    """Cast the kernels of convolutions to what whisper.cpp has memory for: f32 in files of f32, else f16."""
+    kernels = [name for name, tensor in graph.weights.items() if len(tensor.shape) == 3]
+    kinds = {tensor.dtype for tensor in _matrices(graph.weights)}
+    if kinds == {F32}:
+        graph.note("W-WHISPER-F32", "whisper.cpp loads files of f32 but does not run them: write --dtype f16 for it")
+    for name in kernels:
+        graph.weights[name] = graph.weights[name].dequantize().cast(F32 if kinds == {F32} else F16)
 
 
 def layout(graph: Graph, options: WriteOptions, suffix: str) -> list[FileLayout]:
@@ -58,13 +68,18 @@ def _record(name: str, tensor: StoredTensor) -> Iterator[bytes | StoredTensor]:
     yield tensor
 
 
-def _file_type(weights: Mapping[str, StoredTensor]) -> int:
-    """The file type, which is that of all matrices but positions."""
-    kinds: Counter[DType] = Counter(
-        tensor.dtype
+def _matrices(weights: Mapping[str, StoredTensor]) -> list[StoredTensor]:
+    """All matrices but filters and positions."""
+    return [
+        tensor
         for name, tensor in weights.items()
         if len(tensor.shape) == 2 and name != FILTERS and not name.endswith(("positional_embedding", ".bias"))
-    )
+    ]
+
+
+def _file_type(weights: Mapping[str, StoredTensor]) -> int:
+    """The file type, which is that of all matrices but positions."""
+    kinds = Counter(tensor.dtype for tensor in _matrices(weights))
     if len(kinds) != 1:
         found = ", ".join(sorted(dtype.name for dtype in kinds))
         why = "whisper.cpp reads files whose matrices are of one type"
