@@ -64,7 +64,7 @@ GEMMA3_KEYS = (
     *TWO_ROPES,
     Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 62), _integral),
     Key("both_ways", "use_bidirectional_attention", (), False, flag),
-    Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", None, NOT_NEGATIVE),
+    Key("attention_cap", (), (), 0.0, NOT_NEGATIVE),
     Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", None, NOT_NEGATIVE),
 )
 
@@ -129,9 +129,8 @@ class DenseSize(Key):
         return super().write(names, config) if getattr(config, self.name) else {}
 
 
-UNSTATED = ("task", "attention_cap", "logit_cap", "query_scalar", "both_ways")
-"""Rows of Gemma 3 that are other ones for EmbeddingGemma: llama.cpp caps no scores, and scales them by the size of the
-heads."""
+UNSTATED = ("task", "logit_cap", "query_scalar", "both_ways")
+"""Rows of Gemma 3 that are other ones for EmbeddingGemma: llama.cpp scales its scores by the size of the heads."""
 EMBEDDING_KEYS = (
     Key("task", (), (), FEATURE_EXTRACTION, word),
     Key("pooling", (), POOLING_KEY, 1, Integer(-1, 4)),
@@ -140,7 +139,6 @@ EMBEDDING_KEYS = (
         "query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, config.layers + 1), _integral
     ),
     Key("both_ways", "use_bidirectional_attention", (), True, flag),
-    Key("attention_cap", "attn_logit_softcapping", (), None, NOT_NEGATIVE),
     Key("logit_cap", "final_logit_softcapping", (), None, NOT_NEGATIVE),
     *(
         DenseSize(f"dense_{number}_{side}", (), f"dense_{number}_feat_{side}", 0)

@@ -29,7 +29,7 @@ from ..schema.weight_layout import GROUPED
 
 KEYS = (
     *DECODER, Key("kv_heads", (), (), lambda config: config.heads), OWN_HEAD_DIM,
-    INTERMEDIATE, LAYER_EPS, FrequencyBase("theta", ("rotary_emb_base", "rope_theta"),
+    INTERMEDIATE, LAYER_EPS, FrequencyBase("theta", "rotary_emb_base",
                                            "rope.freq_base", 10000.0, FREQUENCY_BASE),
     Scaling(), act("gelu"), partial(0.25), ROTARY,
     Key("part", "rotary_pct", (), lambda config: config.rotary_fraction, REAL),

@@ -27,7 +27,7 @@ from ..schema.hyperparameters import (
     RMS_EPS,
     THETA,
     VALUE_DIM,
-    Windows,
+    SwitchedWindows,
     act,
 )
 
@@ -36,7 +36,7 @@ UNWINDOWED = ("qwen3_vl_text",)
 
 
 @dataclass(frozen=True)
-class LaterWindows(Windows):
+class LaterWindows(SwitchedWindows):
     """Hyper-parameter: windows of the layers from ``max_window_layers`` on."""
 
     slides: Callable[[Config, int], bool] = lambda config, i: i >= config.full_layers

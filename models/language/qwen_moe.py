@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...runtime.contract.architecture import Architecture, Key
+from ...runtime.contract.architecture import HF, Architecture, Key
 from ...runtime.contract.hyperparameter import COUNT, SIZE, Listed, flag
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
@@ -12,7 +12,7 @@ from ..layers.moe import softmax_mixture
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, QK_NORM, attention
-from ..schema.gguf.deviations import PROJECTION_BIAS, Unread
+from ..schema.gguf.deviations import PROJECTION_BIAS, Unread, ignored_windows
 from ..schema.gguf.required import OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
@@ -24,15 +24,13 @@ from ..schema.hyperparameters import (
     RMS_EPS,
     THETA,
     VALUE_DIM,
-    Windows,
+    SwitchedWindows,
     act,
 )
 from ..schema.qwen_mixture import MIXTURE, SHARED, sparse
 
 KEYS = (
     *DECODER, KV_HEADS, RMS_EPS, THETA, Scaling(), act("silu"),
-    Key("full_layers", "max_window_layers", (), 28),
-    Windows(lambda config, i: i >= config.full_layers),
     Key("intermediate", "intermediate_size", "feed_forward_length", 0),
     Key("experts", ("num_experts", "num_local_experts"), "expert_count"),
     EXPERTS_USED,
@@ -42,11 +40,14 @@ KEYS = (
 )  # fmt: skip
 QWEN2_KEYS = (
     *KEYS, HF_HEAD_DIM,
+    Key("sliding_layers", "max_window_layers", (), lambda config: 28 if config.names == HF else 0),
+    SwitchedWindows(lambda config, i: i % 2 == 0 and i < config.sliding_layers),
     Key("shared_intermediate", "shared_expert_intermediate_size", "expert_shared_feed_forward_length", kind=COUNT),
     Key("normalize", "norm_topk_prob", (), False, flag),
 )  # fmt: skip
 QWEN3_KEYS = (
     *KEYS,
+    SwitchedWindows(),
     HEAD_DIM,
     VALUE_DIM,
     Key("normalize", "norm_topk_prob", (), lambda config: config.names == "gguf", flag),
@@ -94,7 +95,7 @@ ARCHITECTURES = (
         QWEN3_KEYS,
         (*WEIGHTS, *QK_NORM),
         decoder_tasks(build),
-        deviations=(Unread(PROJECTION_BIAS),),
+        deviations=(Unread(PROJECTION_BIAS), ignored_windows),
         defaults={"qwen3_moe": {"intermediate_size": 6144, "num_key_value_heads": 4, "max_position_embeddings": 32768}},
     ),
 )

@@ -265,6 +265,22 @@ class Windows:
 
 
 @dataclass(frozen=True)
+class SwitchedWindows(Windows):
+    """Hyper-parameter: windows that a config.json has if ``use_sliding_window`` says so, whose default is false."""
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[int | None]:
+        if names == HF and not checked("use_sliding_window", source.get("use_sliding_window") or False, flag):
+            if "sliding_attention" in (source.get("layer_types") or ()):
+                raise ParameterError("layer_types", "has sliding_attention, and use_sliding_window is not true")
+            return [None] * config.layers
+        return super().read(names, source, config)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        switch = {"use_sliding_window": True} if names == HF and any(config.windows) else {}
+        return {**super().write(names, config), **switch}
+
+
+@dataclass(frozen=True)
 class Fixed:
     """Hyper-parameter that GGUF files do not store, because all published models share its value."""
 

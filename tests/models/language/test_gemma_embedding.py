@@ -95,7 +95,6 @@ def test_back_to_a_directory(tmp_path):
     ("config", "dense", "why"),
     [
         ({"query_pre_attn_scalar": 40}, (160, 64), "query_pre_attn_scalar"),
-        ({"attn_logit_softcapping": 2.0}, (160, 64), "attn_logit_softcapping"),
         ({}, (160,), "the modules Dense"),
         ({}, (160, 32, 64), "the modules Dense"),
     ],
