@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
+from ...runtime.base.errors import Error, FormatError, UnsupportedError, UsageError
 from ...runtime.contract.architecture import (
     HF,
     MISSHAPEN,
@@ -109,8 +110,11 @@ class Model:
         return {name: build_graph(self, name, fixed=fixed) for name in self.task.graphs}
 
 
-def bind_model(graph: Graph) -> Model:
+def bind_model(graph: Graph, task: str | None = None) -> Model:
     """The architecture, configuration and weights of what was read.
+
+    Args:
+        task: of a model whose config.json does not state its class; None where one task alone fits its weights.
 
     Raises UnsupportedError for an unknown architecture, FormatError for parameters or weights that are missing, extra
     or misshapen.
@@ -121,12 +125,25 @@ def bind_model(graph: Graph) -> Model:
         return _bound(architecture, names, config, graph)
     except FormatError as error:
         said = configuration(graph)
-        if error.code == "E-ARCH-EXTRA" and names == HF and said and not said.get("architectures"):
-            error.hint = (
-                "config.json lacks architectures, the model's class, which decides its head: add it, such as "
-                f'"architectures": ["BertForSequenceClassification"]; {error.hint}'
-            )
+        if error.code != "E-ARCH-EXTRA" or names != HF or not said or said.get("architectures"):
+            raise
+        fitting = list(_fitting(architecture, config, graph))
+        chosen = [model for model in fitting if task in (None, model.task.name, *model.task.aliases)]
+        if len(chosen) == 1:
+            return chosen[0]
+        fits = f"choose {' or '.join(model.task.name for model in fitting)} with --task, or " if fitting else ""
+        error.hint = (
+            f"config.json lacks architectures, the model's class, which decides its head: {fits}add it, such as "
+            f'"architectures": ["BertForSequenceClassification"]; {error.hint}'
+        )
         raise
+
+
+def _fitting(architecture: Architecture, config: Config, graph: Graph) -> Iterator[Model]:
+    """The model for each task whose head the weights have."""
+    for task in architecture.tasks:
+        with contextlib.suppress(Error):
+            yield _bound(architecture, HF, Config({**config.values, "task": task.name}), graph)
 
 
 def _bound(architecture: Architecture, names: str, config: Config, graph: Graph) -> Model:

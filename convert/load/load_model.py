@@ -139,7 +139,7 @@ def load(
         return own.run(LoadedParts(graph.parts, running), dataclasses.replace(options, task=own.name))
     if graph.nodes or graph.parts:
         return run_network(graph, options, task)
-    model = bind_model(graph)
+    model = bind_model(graph, task)
     task = task or stated_task(graph, model)
     model = for_ranking(model) if task == TEXT_RANKING else model
     model = model if task is None else model.for_task(task)
