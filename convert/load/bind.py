@@ -131,7 +131,7 @@ def bind_model(graph: Graph, task: str | None = None) -> Model:
         chosen = [model for model in fitting if task in (None, model.task.name, *model.task.aliases)]
         if len(chosen) == 1:
             return chosen[0]
-        fits = f"choose {' or '.join(model.task.name for model in fitting)} with --task, or " if fitting else ""
+        fits = f"choose {' or '.join(model.task.name for model in fitting)} with predict --task, or " if fitting else ""
         error.hint = (
             f"config.json lacks architectures, the model's class, which decides its head: {fits}add it, such as "
             f'"architectures": ["BertForSequenceClassification"]; {error.hint}'

@@ -50,7 +50,7 @@ def test_several_tasks_fit(name, tmp_path):
     without_class(tmp_path)
     with pytest.raises(cc.FormatError, match="E-ARCH-EXTRA") as caught:
         models.load(tmp_path)
-    assert "choose text-classification or token-classification with --task" in caught.value.hint
+    assert "choose text-classification or token-classification with predict --task" in caught.value.hint
     for key, array in outputs(models.load(tmp_path, task=TASKS[name])).items():
         np.testing.assert_array_equal(array, stated[key])
 
