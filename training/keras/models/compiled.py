@@ -11,6 +11,7 @@ from ....tensors.core.tensor import Tensor
 from ..fit.logits import before
 from ..fit.model import CompiledModule
 from ..objectives import losses, metrics
+from ..objectives.metric import amount
 from ..objectives.metrics import Metric
 from .per_output import metrics_of_outputs, of_outputs, target_of
 
@@ -120,7 +121,7 @@ class CompiledModel(CompiledModule):
     def _collect(self, outputs: Any) -> None:
         for name, values in outputs["sums"].items():
             known = self._sums.setdefault(name, [0.0] * len(values))
-            self._sums[name] = [old + float(new) for old, new in zip(known, values, strict=True)]
+            self._sums[name] = [old + amount(new) for old, new in zip(known, values, strict=True)]
 
     def _report(self) -> None:
         for name, values in self._sums.items():

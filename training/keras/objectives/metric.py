@@ -82,7 +82,7 @@ class Metric(Configured):
         raise NotImplementedError(f"{type(self).__name__} does not define values()")
 
     def sums(self, y_true: Any, y_pred: Any, weight: Tensor | None) -> Sequence[Tensor]:
-        """Numbers to sum over batches: by default the sum of items and their count."""
+        """Numbers or arrays to sum over batches: by default the sum of items and their count."""
         return weighted_sum(self.values(y_true, y_pred), weight)
 
     def parts(self, y_true: Any, y_pred: Any) -> Sequence[Tensor]:
@@ -107,7 +107,7 @@ class Metric(Configured):
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Take a batch into account; `sample_weight` says how much each item counts."""
         weight = None if sample_weight is None else as_tensor(sample_weight).to("f32")
-        parts = [float(each) for each in self.sums(as_tensor(y_true), as_tensor(y_pred), weight)]
+        parts = [amount(each) for each in self.sums(as_tensor(y_true), as_tensor(y_pred), weight)]
         self._sums = [a + b for a, b in zip(self._sums or [0.0] * len(parts), parts, strict=True)]
 
     def result(self) -> Any:
@@ -179,6 +179,11 @@ class Mean(Metric):
     def result(self) -> Any:
         """The mean so far; 0 without any."""
         return in_reach(share(self.total, self.count))
+
+
+def amount(item: Tensor) -> Any:
+    """What is added up over batches: a number, or an array."""
+    return item.detach().array() if item.ndim else float(item)
 
 
 def in_reach(item: Tensor) -> Any:

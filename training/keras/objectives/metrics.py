@@ -21,11 +21,14 @@ from .counted_metrics import (
     TrueNegatives,
     TruePositives,
 )  # fmt: skip
+from .curves import AUC
 from .losses import in_one_form
 from .metric import Mean, Metric, Sum
+from .overlaps import BinaryIoU, IoU, MeanIoU, OneHotIoU, OneHotMeanIoU
 
 __all__ = [
-    "Accuracy", "BinaryAccuracy", "BinaryCrossentropy", "CategoricalAccuracy", "CategoricalCrossentropy",
+    "AUC", "Accuracy", "BinaryAccuracy", "BinaryCrossentropy", "BinaryIoU", "IoU", "MeanIoU", "OneHotIoU",
+    "OneHotMeanIoU", "CategoricalAccuracy", "CategoricalCrossentropy",
     "CategoricalHinge", "CosineSimilarity", "F1Score", "FBetaScore", "FalseNegatives", "FalsePositives", "Hinge",
     "KLDivergence", "LogCoshError", "Mean", "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredError",
     "MeanSquaredLogarithmicError", "Metric", "Poisson", "Precision", "R2Score", "Recall", "RootMeanSquaredError",

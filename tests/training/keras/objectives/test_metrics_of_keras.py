@@ -123,3 +123,63 @@ def test_accounted_variance(options):
             for each in (theirs, mine):
                 each.update_state(target[part].astype(np.float32), CHANCES[part], sample_weight=weights)
             np.testing.assert_allclose(mine.result(), np.asarray(theirs.result()), rtol=1e-4)
+
+
+CURVE = [{}, {"num_thresholds": 5}, {"thresholds": [0.2, 0.25, 0.7]}, {"from_logits": True}]
+LABELS = [{}, {"multi_label": True}, {"multi_label": True, "label_weights": [1.0, 2.0, 0.5]}]
+LABELS.append({"label_weights": [1.0, 2.0, 0.5]})
+
+
+@pytest.mark.parametrize("summation", ["interpolation", "minoring", "majoring"])
+@pytest.mark.parametrize("curve", ["ROC", "PR", "PRGAIN"])
+@pytest.mark.parametrize("labels", LABELS, ids=str)
+@pytest.mark.parametrize("options", CURVE, ids=str)
+def test_area_under_a_curve(options, labels, curve, summation):
+    theirs, mine = (k.metrics.AUC(curve=curve, summation_method=summation, **options, **labels) for k in (keras, ours))
+    chances = CHANCES.copy()
+    chances[0] = 0, 1, 0.5
+    for part in PARTS:
+        for weights in (None, WEIGHTS[part]):
+            given = (ONE_HOT[part], chances[part] * 6 - 3 if "from_logits" in options else chances[part], weights)
+            same(theirs(*given), mine(*given))
+    assert mine.name.rstrip("_0123456789") == theirs.name.rstrip("_0123456789")
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda k: k.metrics.BinaryIoU(threshold=0.4, dtype="float32"),
+        lambda k: k.metrics.BinaryIoU([1], name="one", dtype="float32"),
+        lambda k: k.metrics.OneHotIoU(3, [0, 2], dtype="float32"),
+        lambda k: k.metrics.OneHotMeanIoU(3, ignore_class=1, dtype="float32"),
+    ],
+)
+def test_overlaps_of_one_hot_targets(build):
+    """Keras' default dtype is int, which weights are truncated to; here they count as they are."""
+    theirs, mine = build(keras), build(ours)
+    whole = "OneHot" in type(mine).__name__
+    for part in PARTS:
+        for weights in (None, WEIGHTS[part] if whole else np.repeat(WEIGHTS[part, None], 3, 1)):
+            same(theirs(ONE_HOT[part], CHANCES[part], weights), mine(ONE_HOT[part], CHANCES[part], weights))
+
+
+@pytest.mark.parametrize("options", [{}, {"ignore_class": 2}, {"sparse_y_pred": False}])
+def test_overlaps_of_classes(options):
+    """A class that does not occur does not count; numbers that are no classes neither."""
+    target = RNG.integers(-1, 6, (2, 5, 5))
+    chances = RNG.random((2, 5, 5, 6)).astype(np.float32)
+    output = chances if "sparse_y_pred" in options else chances.argmax(-1)
+    for build in (lambda k: k.metrics.MeanIoU(7, **options), lambda k: k.metrics.IoU(7, [0, 2, 6], **options)):
+        theirs, mine = build(keras), build(ours)
+        same(theirs(target, output), mine(target, output))
+
+
+def test_models_report_curves_and_overlaps():
+    found = []
+    for k in (keras, ours):
+        model = k.Sequential([k.Input((3,)), k.layers.Dense(3, "sigmoid", kernel_initializer="ones")])
+        metrics = [k.metrics.AUC(name="area"), k.metrics.BinaryIoU(name="overlap")]
+        model.compile("sgd", "binary_crossentropy", metrics=metrics)
+        history = model.fit(CHANCES, ONE_HOT, batch_size=16, epochs=2, verbose=0, shuffle=False).history
+        found.append([history["area"], history["overlap"], model.evaluate(CHANCES, ONE_HOT, verbose=0)[1:]])
+    same(*found)
