@@ -86,6 +86,7 @@ FREE = {
     "kv_heads",
     "cached_heads",
     "full_layers",
+    "sliding_layers",
     "labels",
     "bos",
     "eos",
