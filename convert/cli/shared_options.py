@@ -208,6 +208,14 @@ SPECULATION = (
         help="Tokens proposed per step: by --draft (default 4), or by looking up earlier text; 0 for none.",
     ),
 )
+PROMPT_IMAGES = click.option(
+    "--image",
+    "images",
+    multiple=True,
+    metavar="FILE",
+    type=PATH,
+    help="Picture that the prompt is about (repeatable; vision-language models).",
+)
 KV_TYPE = click.option(
     "--kv-type",
     type=click.Choice(KV_TYPES),

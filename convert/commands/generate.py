@@ -60,14 +60,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_
     "--grammar", metavar="FILE", type=shared_options.PATH, help="Grammar that the text follows, in GBNF or Lark."
 )
 @click.option("--chat", is_flag=True, help="Apply the model's chat template to the prompt as a user message.")
-@click.option(
-    "--image",
-    "images",
-    multiple=True,
-    metavar="FILE",
-    type=shared_options.PATH,
-    help="Picture that the prompt is about (repeatable; vision-language models).",
-)
+@shared_options.PROMPT_IMAGES
 @click.option(
     "--audio",
     multiple=True,

@@ -73,14 +73,7 @@ NETWORKS = (
     type=shared_options.PATH,
     help="Also run both models on each line of a file; - reads standard input.",
 )
-@click.option(
-    "--image",
-    "images",
-    multiple=True,
-    metavar="FILE",
-    type=shared_options.PATH,
-    help="Picture that the prompts are about (repeatable; vision-language models).",
-)
+@shared_options.PROMPT_IMAGES
 @click.option("-f", "--force", is_flag=True, help="Replace an existing certificate.")
 @click.option("--all", "all_rows", is_flag=True, help="List all tensors, not only those with the largest errors.")
 @click.option("--threads", type=click.IntRange(1), help="Comparison threads (default: the number of cores, at most 4).")
