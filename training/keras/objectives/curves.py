@@ -83,8 +83,9 @@ class AUC(Metric):
 
     def ratio(self, sums: Sequence[Any]) -> Any:
         hits, alarms, positives, negatives = (as_tensor(each).to("f32") for each in sums)
-        areas = self._interpolated(hits, alarms, positives)
-        if self.curve != "PR" or self.summation_method != "interpolation":
+        if (self.curve, self.summation_method) == ("PR", "interpolation"):
+            areas = self._interpolated(hits, alarms, positives)
+        else:
             areas = self._rectangles(*self._points(hits, alarms, positives, negatives))
         by_label = areas.sum(0)
         if self.label_weights is None or not self.multi_label:
