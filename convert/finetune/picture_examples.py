@@ -80,7 +80,7 @@ class Answers:
         }
 
     def _embedded(self, example: Example) -> EmbeddedPrompt:
-        """The tokens up to the answer as a prompt, and those behind it as generation adds them."""
+        """The tokens up to the answer as a prompt, and those after it as generation adds them."""
         count = next(at for at, label in enumerate(example.labels) if label != IGNORED)
         ids = np.array([example.ids], np.int64)
         arrays = self._prompted(example.row, example.prompt, example.picture or "").arrays

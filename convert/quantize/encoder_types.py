@@ -22,7 +22,7 @@ from ..write.plan import cast_mmproj
 from .recipe.request import Quantization, recipe_of
 from .recipe.rule import Decider, Recipe, Rule
 
-PLACE = "mmproj/"
+PREFIX = "mmproj/"
 """What stands before the names of the tensors in patterns."""
 USUAL = "f16"
 """The dtype without a rule."""
@@ -52,17 +52,17 @@ def cast_encoder(
 def _chosen(graph: Graph, request: Quantization) -> tuple[dict[str, DType], set[str]]:
     """Types that rules give, by name, and the used patterns. Vectors and what llama.cpp takes in f32 alone keep it."""
     asked = [] if request.copying else [Rule(pattern, name) for pattern, name in request.wishes.tensor_types]
-    rules = [rule for rule in (*asked, *recipe_of(request).rules) if PLACE in rule.match]
+    rules = [rule for rule in (*asked, *recipe_of(request).rules) if PREFIX in rule.match]
     if not rules:
         return {}, set()
-    weights = [dataclasses.replace(weight_of(name, each), name=PLACE + name) for name, each in graph.weights.items()]
-    decider = Decider(Recipe(PLACE, None, tuple(rules)), model_of(graph), weights, importance=False)
+    weights = [dataclasses.replace(weight_of(name, each), name=PREFIX + name) for name, each in graph.weights.items()]
+    decider = Decider(Recipe(PREFIX, None, tuple(rules)), model_of(graph), weights, importance=False)
     kept = [re.compile(pattern) for pattern, _ in full_precision(graph)]
     types: dict[str, DType] = {}
     used: set[str] = set()
     fallen: dict[DType, list[str]] = {}
     for weight in weights:
-        rule, name = decider.rule(weight), weight.name.removeprefix(PLACE)
+        rule, name = decider.rule(weight), weight.name.removeprefix(PREFIX)
         if rule is None:
             continue
         if rule in asked:

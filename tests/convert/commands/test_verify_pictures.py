@@ -1,4 +1,4 @@
-"""verify with pictures: distances of logits behind a picture, as of transformers' models."""
+"""verify with pictures: distances of logits after a picture, as of transformers' models."""
 
 import json
 
