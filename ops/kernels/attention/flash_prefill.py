@@ -215,7 +215,8 @@ def prefill_blocks(
                     mask + image * mask_batch + head * mask_head + (start + i) * mask_row, first, last
                 )
             sights[2 * i], sights[2 * i + 1] = first, last
-            lowest, highest = min(lowest, first), max(highest, last)
+            if first < last:  # of a query that sees no key, the range may lie after all packed values
+                lowest, highest = min(lowest, first), max(highest, last)
             tops[i], totals[i] = minus, np.float32(0)
             if sink != 0:
                 tops[i] = load_one(sink_kind, sink + head * (4 if sink_kind == 0 else 2))
