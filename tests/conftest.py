@@ -11,11 +11,14 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from candle_convert.runtime.base.huge_pages import allocate
 from candle_convert.runtime.cuda.device.device import cuda_support
-from candle_convert.runtime.execute import compile_ahead
+from candle_convert.runtime.execute import compile_ahead, workspace
 from candle_convert.runtime.execute.run_options import RunOptions
 from candle_convert.runtime.execute.shape_warmup import ShapeWarmup
+from candle_convert.runtime.execute.workspace import Workspace
 from candle_convert.runtime.jit import numba_lazy
 from candle_convert.tests.builders import packaged_models, sampling
 from candle_convert.tests.fuzz.sandbox import Sandbox
@@ -120,6 +123,28 @@ def needed_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
         if not _full(request.config):
             patch.setattr(ShapeWarmup, "compile_later", compile_later)
             patch.setattr(ShapeWarmup, "imminent_kernels", lambda warmup, feeds, run: [])
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def uninitialized_memory() -> Iterator[None]:
+    """Memory that a plan is given holds NaN, as integers -1: a kernel that reads what none wrote fails in each run, not
+    only where something was left there."""
+
+    def filled(nbytes: int) -> np.ndarray:
+        array = allocate(nbytes)
+        array.fill(0xFF)
+        return array
+
+    def new_output(memory: Workspace, slot: int) -> None:
+        dtype, shape = memory.plan.slots[slot]
+        array = np.empty(shape, dtype)
+        array.reshape(-1).view(np.uint8).fill(0xFF)
+        memory.put(slot, array)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workspace, "allocate", filled)
+        patch.setattr(Workspace, "new_output", new_output)
         yield
 
 

@@ -66,13 +66,13 @@ def repeated(program: Program, feeds: Sequence[np.ndarray], run: RunOptions, out
         for step in plan.steps
         if isinstance(step, NativeSegment)
     ]
-    location, made = plan.outputs[output], [(slot, *plan.slots[slot]) for slot in plan.output_slots]
+    location = plan.outputs[output]
 
     def again() -> Any:
         if current().chosen:
             return program.run(feeds, run)[output]
-        for slot, dtype, shape in made:
-            memory.put(slot, np.empty(shape, dtype))
+        for slot in plan.output_slots:
+            memory.new_output(slot)
         if memory.bailout is not None:
             memory.bailout[0] = 0
         for start, stop, threads in steps:
@@ -80,7 +80,7 @@ def repeated(program: Program, feeds: Sequence[np.ndarray], run: RunOptions, out
             if memory.bailout is not None and memory.bailout[0]:
                 return program.run(feeds, replace(run, native=False))[output]
         found = memory.get(location)
-        for slot, _, _ in made:
+        for slot in plan.output_slots:
             memory.arrays[slot] = None
         return found
 

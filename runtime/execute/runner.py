@@ -88,7 +88,7 @@ class Runner:
             elif location is not None:
                 memory.objects[location] = feed
         for slot in plan.output_slots:
-            memory.put(slot, np.empty(plan.slots[slot][1], plan.slots[slot][0]))
+            memory.new_output(slot)
         if memory.bailout is not None:
             memory.bailout[0] = 0
         self._steps(memory, plan.steps, run)

@@ -55,6 +55,11 @@ class Workspace:
             for index, offset in places:
                 cells[index] = address + offset
 
+    def new_output(self, slot: int) -> None:
+        """Give a slot an array that this run writes."""
+        dtype, shape = self.plan.slots[slot]
+        self.put(slot, np.empty(shape, dtype))
+
     def get(self, location: Buffer | Value) -> Any:
         """The array or object of a location."""
         if isinstance(location, Value):
