@@ -33,11 +33,13 @@ Examples
 
 
 def _types() -> list[str]:
+    from ...ops.quants.packings import packings
     from ...runtime.tensor.dtype import BLOCK_TYPES
     from ..translate.gguf_file_type import ALIASES, COPY, FILE_TYPES
 
     plain = (each.name for each in FILE_TYPES), (dtype.name for dtype in BLOCK_TYPES)
-    return list(dict.fromkeys((*plain[0], *ALIASES, *plain[1], COPY, "auto", *network_options.TYPES)))
+    packed = (packing.name for packing in packings().values())
+    return list(dict.fromkeys((*plain[0], *ALIASES, *plain[1], COPY, "auto", *network_options.TYPES, *packed)))
 
 
 def _recipes() -> list[str]:
@@ -67,6 +69,12 @@ TYPES = (
     click.option("--output-tensor-type", metavar="TYPE", type=shared_options.DTYPE, help="Type of output.weight."),
     click.option(
         "--token-embedding-type", metavar="TYPE", type=shared_options.DTYPE, help="Type of the token embedding."
+    ),
+    click.option(
+        "--group-size",
+        type=click.IntRange(min=8),
+        metavar="N",
+        help="W4A16, GPTQ ...: elements of a row that share a scale (128).",
     ),
     click.option("--target-bpw", type=Number(min=0.5), metavar="N", help="Maximum average bits per weight."),
     click.option("--target-size", metavar="SIZE", help="Maximum size of the output: 6GiB."),
@@ -151,12 +159,17 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
     one type for all tensors (see candle-convert types), or auto with --target-bpw or --target-size. OUT is GGUF, or
     safetensors for float types. Of a diffusion pipeline, OUT may be a folder, with a GGUF file in that of each part.
 
+    For vLLM and transformers, OUT is a folder of safetensors and TYPE W4A16, FP8_DYNAMIC, GPTQ-INT4, AWQ, BNB-4BIT or
+    another of candle-convert types; linear layers are rounded to nearest.
+
     Networks (ONNX to ONNX) take int8 or uint8 (weights and activations: dynamic ranges, or static ranges with --calib),
     int4 or fp8 (weights only), fp16, bf16.
     """
+    from ...ops.quants.packings import packing_named
     from ..cli.suggest import refuse_order
     from ..open.detect_format import by_suffix
     from ..open.model_files import MODEL_INDEX
+    from ..quantize.packed.pack_weights import SAFETENSORS
     from ..quantize.pipeline_folder import GGUF, pipeline_of
     from ..quantize.plan import plan
     from ..write.plan import output_location, target_format
@@ -166,8 +179,9 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
     refuse_order(source, output, type_name, _types() if values["recipe"] is None and not _is_automatic(values) else ())
     graph = option_values.open_input(source, values, parts=True, whole=True)
     pipeline = pipeline_of(graph) is not None
-    if pipeline and values["to"] is None and by_suffix(output) is None:
-        values = {**values, "to": GGUF}
+    if values["to"] is None and by_suffix(output) is None:
+        usual = GGUF if pipeline else SAFETENSORS if packing_named(type_name) is not None else None
+        values = {**values, "to": usual}
     format = target_format(output, option_values.convert_options({**values, "tensor_type": ()}))
     if (graph.nodes or graph.parts) and format.graphs:
         if not (MODEL_INDEX in graph.attachments and output_location(Path(output), format)[2]):
@@ -302,6 +316,7 @@ def _request(type_name: str | None, values: dict[str, Any]) -> Quantization:
         target_bpw=values["target_bpw"],
         target_size=None if values["target_size"] is None else size(values["target_size"]),
         measure=_measures(values),
+        group=values.get("group_size"),
         device=values.get("device", "cpu"),
         device_memory=None if values["max_device_memory"] is None else size(values["max_device_memory"]),
     )

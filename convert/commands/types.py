@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ...runtime.tensor.dtype import DType
 
 GROUP = "Tools"
+SAFETENSORS = "safetensors"
 EPILOG = """\b
 Examples
   candle-convert types
@@ -32,8 +33,10 @@ def COMMAND(names: tuple[str, ...], held_by: str | None) -> None:  # noqa: N802
     """List dtypes and quantized block types.
 
     Bits are exact, per weight. A block type packs a run of weights of one row into a fixed number of bytes. SNR is
-    measured on normally distributed values; 6 dB more is half the error.
+    measured on normally distributed values; 6 dB more is half the error. The second table has the types that quantize
+    writes as several tensors, in a folder of safetensors.
     """
+    from ...ops.quants.packings import packings
     from ...runtime.tensor.block_codec import codecs
     from ...runtime.tensor.dtype import DTYPES, dtype_named
     from ..open import detect_format
@@ -50,7 +53,12 @@ def COMMAND(names: tuple[str, ...], held_by: str | None) -> None:  # noqa: N802
     out.table(
         columns, [[*_cells(row), " ".join(row["formats"])] for row in rows], right=(1, 2, 3, 4), optional=(5, 6, 7)
     )
-    out.emit({"types": rows})
+    packed = [] if names or not wanted <= {SAFETENSORS} else list(packings().values())
+    if packed:
+        cells = [[each.name, "" if each.group is None else each.group, each.title] for each in packed]
+        out.table(("type", "group", "linear layers are stored as"), cells, right=(1,))
+    made = [{"name": each.name, "group": each.group, "stores": each.title} for each in packed]
+    out.emit({"types": rows, "packings": made})
 
 
 def _row(dtype: DType, formats: list[str], decodes: bool) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from ...runtime.base.errors import UsageError
 from ...runtime.base.out_of_memory import memory_limited
 from ...runtime.base.units import counted
 from ...runtime.contract.naming import COUNTER
+from ...runtime.contract.quantization_scheme import Dequantized
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.select import Select
 from ...runtime.plugin.cluster_handle import handle_of
@@ -33,7 +34,7 @@ from ..inspect.tensor_distance import share
 from ..open.detect_format import refuse_unwritten
 from ..open.diffusion.single_file import alike
 from ..open.open_model import open_model
-from .error_bound import Blocks, Elements
+from .error_bound import BLOCK_BOUNDS, Blocks, Elements, row_bound
 from .match_tensors import Pair, comparable, counterparts
 
 Model = str | os.PathLike[str] | Graph
@@ -312,11 +313,15 @@ def _measured(
     left, right = tensor_values.plain(source), tensor_values.plain(made)
     if left is None or right is None:
         return {"status": "equal" if source.dtype == made.dtype and equal_bytes(source, made) else "unknown"}
+    length = made.dtype.block
     if isinstance(made.dtype, BlockType) and source.dtype != made.dtype:
-        sums: Blocks | Elements = Blocks(made.dtype)
+        sums: Blocks | Elements = Blocks(length, BLOCK_BOUNDS.get(made.dtype.name))
+    elif isinstance(made.storage, Dequantized) and made.storage.rounding:
+        length = made.shape[-1]
+        sums = Blocks(length, row_bound(made.storage.rounding))
     else:
         sums = Elements(source, made, computed=computed)
-    unit = math.lcm(tensor_values.unit(left), tensor_values.unit(right), made.dtype.block)
+    unit = math.lcm(tensor_values.unit(left), tensor_values.unit(right), length)
     step = max(unit, CHUNK // 8 // unit * unit)
     for start, stop in _spans(source.count, level):
         end = min(source.count, -(-stop // unit) * unit)

@@ -74,8 +74,16 @@ BLOCK_BOUNDS = {
 }
 """By type. The last number is the largest product of codes that the scale is multiplied with; nvfp4 has 8-bit scales of
 which the smallest is 2**-9."""
+TENSOR_SHARE = 0.6
+"""Error of a tensor of codes by that of one of its rows."""
 LEAST_COSINE = 0.1
 """Of the angle between a tensor and its blocks, which in few bits would else pass for one of noise."""
+
+
+def row_bound(rounding: float) -> BlockBound:
+    """How far the rows of a weight may be off that is stored as codes; `rounding` as of `Dequantized`."""
+    return BlockBound(TENSOR_SHARE * rounding, rounding, 256 * HALF_STEP)
+
 
 COMPUTED = 2.0**-20
 """Relative error of a few f32 operations, such as the exponential function, in different libraries."""
@@ -167,13 +175,13 @@ class Elements:
 
 
 class Blocks:
-    """Blocks of one type. Those with values that are not finite say nothing: their scale is what `--nan keep` makes of
-    them."""
+    """Blocks of `length` values. Those with values that are not finite say nothing: their scale is what `--nan keep`
+    makes of them."""
 
-    def __init__(self, dtype: BlockType) -> None:
+    def __init__(self, length: int, bound: BlockBound | None) -> None:
         self.errors = _Errors()
-        self.length = dtype.block
-        self.bound = BLOCK_BOUNDS.get(dtype.name)
+        self.length = length
+        self.bound = bound
         self.used = self.peaks = self.blocks = self.product = self.energy = 0.0
 
     def add(self, before: np.ndarray, after: np.ndarray) -> None:

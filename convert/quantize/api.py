@@ -9,6 +9,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ...ops.quants.packings import packing_named
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ...runtime.base.limits import size
@@ -30,6 +31,7 @@ from ..write.write import crew_of, start_early
 from . import llama_options, table
 from .bits import quantize_network, type_of
 from .compile_encoders import prepare
+from .packed.pack_weights import SAFETENSORS
 from .pipeline_folder import pipeline_of
 from .plan import Quantized
 from .plan import plan as planned
@@ -53,7 +55,8 @@ class Recipe:
 
     Attributes:
         type: a file type of llama.cpp (``Q4_K_M``, ``COPY``), a type of ``candle-convert types``, a recipe that comes
-            with the package, or the path of one in TOML. None with a target.
+            with the package, or the path of one in TOML. None with a target. ``W4A16``, ``AWQ`` and other types of
+            several tensors go to a directory of safetensors.
         types: patterns of tensor names with the types they get; the first that matches wins over `type`.
         imatrix: path of an importance matrix; include_weights, exclude_weights: parts of names for which alone, or not,
             it counts.
@@ -68,6 +71,7 @@ class Recipe:
         keep_split: as many output files as input files.
         override_kv: metadata, as ``KEY=TYPE:VALUE``.
         device: where blocks are encoded, with the same bytes: ``cpu``, ``cuda`` or ``cuda:N``.
+        group_size: elements of a row that share a scale, of types such as ``W4A16``.
     """
 
     type: str | None = None
@@ -87,6 +91,7 @@ class Recipe:
     include_weights: Sequence[str] = ()
     exclude_weights: Sequence[str] = ()
     device: str = "cpu"
+    group_size: int | None = None
 
     def request(self, *, measure: bool = False) -> Quantization:
         """The same as the command line would ask for; reads the importance matrix."""
@@ -99,6 +104,7 @@ class Recipe:
             name is None
             or name.lower() in (AUTO, gguf_file_type.COPY)
             or gguf_file_type.of_text(name) is not None
+            or packing_named(name) is not None
             or _is_type(name)
         )
         importance = None
@@ -118,6 +124,7 @@ class Recipe:
             target_bpw=self.target_bpw,
             target_size=None if self.target_size is None else size(self.target_size),
             measure=measure,
+            group=self.group_size,
             device=self.device,
         )
 
@@ -295,7 +302,8 @@ def quantize(
     output = _one_of("output", output, "output_path", output_path)
     settings = changed(options, changes)
     if settings.to is None and by_suffix(os.fspath(output)) is None:
-        settings = dataclasses.replace(settings, to=GGUF)
+        type_name = recipe.type if isinstance(recipe, Recipe) else recipe
+        settings = dataclasses.replace(settings, to=GGUF if packing_named(type_name) is None else SAFETENSORS)
     if bits is not None:
         if recipe is not None:
             raise UsageError("E-OPTION", None, "bits and a recipe contradict each other", hint="Use one of them")

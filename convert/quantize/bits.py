@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import re
 from pathlib import Path
 
-from ...ops.quants.schemes.bitsandbytes import packed_rows
-from ...runtime.base.errors import UnsafeFileError, UnsupportedError, UsageError
+from ...ops.quants.packings import packings
+from ...runtime.base.errors import UsageError
 from ...runtime.ir.clone import with_own_tables
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.storage import Held
-from ...runtime.tensor.stored_tensor import StoredTensor
 from ..console.progress import Progress
 from ..open.open_model import open_model
-from ..open.prequantized import CONFIG, configuration
 from ..open.shard_set import whole_model
-from ..translate.model_facts import LEFT_ALONE
 from ..write import pipeline
 from ..write.conversion_options import Options
 from ..write.graph_variants import VARIANTS
 from ..write.plan import plan_graph, target_format
-from .network.request import REQUANTIZE_HINT
+from .dequantize import plain_weights
+from .packed.pack_weights import pack_weights
 
 TYPES = {8: "q8_0", 4: "q4_k_m"}
 """Types of ggml by bits."""
 NETWORKS = {8: "q8", 4: "q4"}
 """Variants of ONNX files by bits."""
-PLAIN = re.compile(r"embed|embd|wte\.|wpe\.|lm_head|shared\.|^output\.weight")
-"""Names of embeddings and output layers, whose elements stay floats in bitsandbytes' 8 bits."""
+ROWS = "bnb-8bit"
+"""The packing of files without blocks."""
 
 
 def type_of(bits: int) -> str:
@@ -69,28 +64,6 @@ def with_scaled_rows(model: str | os.PathLike[str] | Graph, options: Options) ->
     """A model whose matrices are integers with a scale for each row, but for embeddings and the output layer, and
     config.json as bitsandbytes and transformers read them."""
     graph = with_own_tables(model) if isinstance(model, Graph) else open_model(whole_model(model))
-    weights: dict[str, StoredTensor] = {}
-    left: list[str] = []
-    for name, tensor in graph.weights.items():
-        if tensor.dtype.kind == "block" and not options.allow_requantize:
-            why = f"tensor {name!r} is already quantized, as {tensor.dtype.name}"
-            raise UnsafeFileError("E-QUANT-AGAIN", None, why, hint=REQUANTIZE_HINT)
-        stem, _, last = name.rpartition(".")
-        weights[name] = tensor
-        if last != "weight" or tensor.ndim != 2 or tensor.dtype.kind not in ("float", "block"):
-            continue
-        if LEFT_ALONE.search(name) or PLAIN.search(name):
-            left.append(stem)
-            continue
-        if tensor.dtype.kind == "block":
-            tensor = tensor.dequantize("f32")
-        weights[name], weights[f"{stem}.SCB"] = packed_rows(tensor)
-    if len(weights) == len(graph.weights):
-        why = "nothing would be quantized: no linear layer has a float matrix named 'weight'"
-        raise UnsupportedError("E-QUANT-NOTHING", graph.files[0] if graph.files else None, why, hint="Write GGUF")
-    graph.weights = weights
-    config = configuration(graph)
-    if config is not None:
-        said = {"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_skip_modules": left}
-        graph.attachments[CONFIG] = Held(json.dumps({**config, "quantization_config": said}, indent=2).encode() + b"\n")
+    plain_weights(graph, options.nan, options.allow_requantize)
+    pack_weights(graph, packings()[ROWS], graph.weights.keys(), 1)
     return graph

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ...runtime.base.errors import UsageError
+from ...runtime.base.errors import UnsafeFileError, UsageError
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.precision.cast_weights import Audit
 from ...runtime.passes.quantize.block_weights import Quantize
 from ...runtime.tensor.block_codec import codec_of
 from ...runtime.tensor.dtype import BlockType
 from ..translate.gguf_file_type import BY_NAME, FILE_TYPE_KEY
+from .network.request import REQUANTIZE_HINT
 from .recipe.rule import type_named
 
 
@@ -35,3 +36,14 @@ def dequantize(graph: Graph, dtype_name: str, nan: str, elsewhere: Collection[st
     if made.run(graph) and FILE_TYPE_KEY in graph.metadata and dtype.name in BY_NAME:
         graph.metadata[FILE_TYPE_KEY] = numpy.uint32(BY_NAME[dtype.name].number)
     return made.audits
+
+
+def plain_weights(graph: Graph, nan: str, allowed: bool) -> list[Audit]:
+    """Give weights in blocks f16, if they may be quantized again. UnsafeFileError if not."""
+    blocks = [name for name, tensor in graph.weights.items() if tensor.dtype.kind == "block"]
+    if not blocks:
+        return []
+    if not allowed:
+        why = f"tensor {blocks[0]!r} is already quantized, as {graph.weights[blocks[0]].dtype.name}"
+        raise UnsafeFileError("E-QUANT-AGAIN", None, why, hint=REQUANTIZE_HINT)
+    return dequantize(graph, "f16", nan)

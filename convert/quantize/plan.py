@@ -13,6 +13,7 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.base.units import counted
 from ...runtime.contract.format import Format, ReadOptions
+from ...runtime.contract.quantization_scheme import Packing
 from ...runtime.cuda.device.device import device_index
 from ...runtime.ir.clone import with_own_tables
 from ...runtime.ir.graph import Graph, Note
@@ -35,10 +36,12 @@ from ..write import plan as planning
 from ..write.conversion_options import Options
 from ..write.model_folder import FOLDERS, as_file
 from ..write.plan_checks import refuse_graphs
+from .dequantize import plain_weights
+from .packed.pack_weights import group_of, pack_weights, refuse_other_formats
 from .pipeline_folder import PipelineFolder, pipeline_folder, tensor_bytes
 from .prune_layers import prune
 from .recipe import sample_error
-from .recipe.choose_type import Choice, Chooser, Wishes
+from .recipe.choose_type import KEPT, Choice, Chooser, Wishes
 from .recipe.request import Quantization, check, recipe_of
 from .recipe.rule import KEEP, Recipe
 from .remark import describe, note, refuse
@@ -120,6 +123,9 @@ def plan(
     tensor_values.load(tensor.dtype for tensor in graph.weights.values())
     format = planning.target_format(os.fspath(output), options)
     to_gguf = format.name == "gguf"
+    packing = request.packing
+    if packing is not None:
+        refuse_other_formats(packing, format, planning.output_location(Path(output), format)[2], os.fspath(output))
     folder = pipeline_folder(graph, Path(output), format, request, options)
     if folder is not None:
         graph, casts = folder.graph, folder.casts
@@ -131,6 +137,8 @@ def plan(
         casts, addressed = _named(graph, Path(output), format, options, request)
         options.select.run(graph)
         Tied("clone").run(graph)
+    if packing is not None:
+        casts.audits += plain_weights(graph, options.nan, request.allow_requantize)
     file_type = _file_type_of(graph)
     hyper = Graph(graph.weights, {**graph.metadata, **dict(request.overrides)})
     model = model_of(hyper)
@@ -173,6 +181,8 @@ def plan(
     )
     sources = dict(graph.weights)
     pass_.run(graph)
+    if packing is not None:
+        choices = _packed(graph, packing, request, choices)
     describe(graph, request, recipe, choices, file_type, to_gguf)
     if request.importance is not None:
         graph.files.append(request.importance.file)
@@ -184,11 +194,34 @@ def plan(
     graph.notes[:] = list(dict.fromkeys([*notes, *graph.notes]))
     made.casts.audits += [*casts.audits, *pass_.audits]
     made.blocks = pass_.blocks
+    made.source_tensors = len(weights) if packing is not None else None
     observed = (part for name, values in importance.items() for part in (name, values.tobytes()))
     made.fingerprint = planning.with_settings(
-        made.fingerprint, json.dumps(old_names), options.nan, *map(absolute, options.lora), *observed
+        made.fingerprint,
+        request.type or "",
+        json.dumps(old_names),
+        options.nan,
+        *map(absolute, options.lora),
+        *observed,
     )
     return Quantized(made, recipe, choices, pass_, sources, importance)
+
+
+def _packed(graph: Graph, packing: Packing, request: Quantization, choices: Sequence[Choice]) -> list[Choice]:
+    """Pack the weights that have no type of their own; returns the choices with what became of them."""
+    packed = pack_weights(
+        graph,
+        packing,
+        {choice.weight.name for choice in choices if choice.chosen and choice.reason == KEPT},
+        group_of(packing, request.group),
+        no_fallback=request.no_fallback,
+    )
+    return [
+        dataclasses.replace(choice, reason="base", packing=packing.name, packed_nbytes=packed[choice.weight.name])
+        if choice.weight.name in packed
+        else choice
+        for choice in choices
+    ]
 
 
 def _named(

@@ -53,6 +53,7 @@ def refuse(
     if not (
         changed
         or request.copying
+        or request.packing is not None
         or any(choice.dtype == recipe.base and choice.dtype.kind != "block" for choice in choices)
     ):
         raise UnsupportedError("E-QUANT-NOTHING", model, _nothing(choices), hint=COPYING)
@@ -163,7 +164,7 @@ def note(
             graph.note(
                 "W-IMATRIX-MISSING", f"{_count(without, 'tensor')} not in the importance matrix", without[0].weight.name
             )
-    if not chooser.model.arch and any(choice.chosen for choice in choices):
+    if not chooser.model.arch and request.packing is None and any(choice.chosen for choice in choices):
         graph.note("W-QUANT-NAMES", "general.architecture is missing; types are chosen by tensor names only")
 
 

@@ -62,7 +62,7 @@ def rows(choices: Sequence[Choice], errors: Mapping[str, ErrorStatistics]) -> li
     """Lines in the order in which rules first decide, those with most parameters first among one rule."""
     groups: dict[tuple[str, str, bool], list[Choice]] = {}
     for choice in choices:
-        groups.setdefault((_label(choice), choice.dtype.name, choice.fallback), []).append(choice)
+        groups.setdefault((_label(choice), choice.type_name, choice.fallback), []).append(choice)
     whole = max(1, _count(choices))
     found = [_row(key, group, whole, errors) for key, group in groups.items()]
     return sorted(found, key=lambda row: -row.share)
@@ -110,7 +110,7 @@ def _count(choices: Iterable[Choice]) -> int:
 
 
 def _nbytes(choice: Choice) -> int:
-    size = nbytes(choice.dtype, choice.weight.shape)
+    size = choice.packed_nbytes or nbytes(choice.dtype, choice.weight.shape)
     assert size is not None
     return size
 
@@ -119,7 +119,7 @@ def tensors_json(choices: Sequence[Choice], errors: Mapping[str, ErrorStatistics
     """For each tensor what decided, the types before and after, and its errors where they are known."""
     found: dict[str, dict[str, Any]] = {}
     for choice in choices:
-        entry: dict[str, Any] = {"from": choice.weight.dtype.name, "type": choice.dtype.name, "rule": choice.reason}
+        entry: dict[str, Any] = {"from": choice.weight.dtype.name, "type": choice.type_name, "rule": choice.reason}
         if choice.fallback:
             entry["fallback_for"] = choice.wanted.name
         measured = errors.get(choice.weight.name)

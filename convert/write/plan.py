@@ -83,6 +83,7 @@ class Plan:
         files: their exact layout; attached: the names of those that are attachments, copied next to the weights.
         parts: the graphs of a model that has several.
         blocks: audits of the weights that are quantized.
+        source_tensors: how many the model has, where the output stores some as several; None for as many.
     """
 
     inputs: list[str]
@@ -98,6 +99,7 @@ class Plan:
     fingerprint: str
     parts: tuple[Part, ...] = ()
     blocks: Sequence[BlockAudit] = ()
+    source_tensors: int | None = None
 
     @property
     def audits(self) -> list[Audit | BlockAudit]:
@@ -113,7 +115,7 @@ class Plan:
         files = counted(len(self.graph.files) + len(self.graph.external_files), "file")
         made = counted(len(self.files), "file")
         dtypes = ", ".join(sorted({tensor.dtype.name for tensor in self.graph.weights.values()}))
-        tensors = counted(len(self.graph), "tensor")
+        tensors = counted(self.source_tensors or len(self.graph), "tensor")
         return (
             f" source   {self.source_format} · {files} · {tensors}\n"
             f" plan     {self._formats()}{self._opset()} · {made} · {dtypes} · {human_size(self.nbytes)}\n"

@@ -1,13 +1,14 @@
-"""Quantization scheme contract: how prequantized checkpoints store one weight as several tensors.
+"""Quantization scheme contract: how quantized checkpoints store one weight as several tensors.
 
-Every module directly in `ops/quants/schemes/` is a scheme and defines a constant `SCHEME`. A scheme returns the weights
-under the names of the unquantized model, as stored tensors: rows are dequantized when they are read.
+Every module directly in `ops/quants/schemes/` reads a scheme and defines a constant `SCHEME`. A scheme returns the
+weights under the names of the unquantized model, as stored tensors: rows are dequantized when they are read. Every
+module directly in `ops/quants/packings/` writes one and defines `PACKINGS`: rows are quantized when they are read.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,34 @@ class Scheme:
 
     methods: tuple[str, ...]
     unpack: Callable[[Checkpoint], Unpacked]
+
+
+@dataclass(frozen=True)
+class Packing:
+    """A type of weights that `quantize` writes as several tensors.
+
+    Attributes:
+        name: ``quantize IN OUT NAME``.
+        title: what it stores.
+        pack: returns the tensors of a weight [out, in] by their names in its module, for a group size.
+        configure: returns the `quantization_config` of a config.json, for the names of modules that stay as they are
+            and a group size.
+        group: how many elements of a row share a scale unless the user says; None where it is no choice.
+        multiples: what the numbers of rows and of columns are multiples of; columns also of the group size.
+    """
+
+    name: str
+    title: str
+    pack: Callable[[StoredTensor, int], dict[str, StoredTensor]]
+    configure: Callable[[Sequence[str], int], dict[str, Any]]
+    group: int | None = None
+    multiples: tuple[int, int] = (1, 1)
+
+    def fits(self, shape: tuple[int, ...], group: int) -> bool:
+        """Whether a matrix can be stored so."""
+        rows, columns = self.multiples
+        step = columns if self.group is None else math.lcm(columns, group)
+        return not shape[0] % rows and not shape[1] % step
 
 
 @dataclass
@@ -164,8 +193,32 @@ class Checkpoint:
         )
 
 
+E4M3_ROUNDING, E2M1_ROUNDING = 0.0625, 0.18
+"""`Dequantized.rounding` of 8-bit and 4-bit floats."""
+
+
+def rounding_of(bits: int) -> float:
+    """`Dequantized.rounding` of evenly spaced codes: two halves of a step, since GPTQ trades some elements for
+    others."""
+    return 2 / ((1 << bits) - 1)
+
+
+class Dequantized(Derived):
+    """The rows of a weight that is stored as codes.
+
+    Attributes:
+        rounding: root mean square of the error of a row at most, for a largest magnitude of 1 in it; 0 if unknown.
+    """
+
+    rounding = 0.0
+
+
 def computed(
-    shape: tuple[int, ...], rows: Callable[[int, int], np.ndarray], parts: Iterable[StoredTensor], dtype: DType = F32
+    shape: tuple[int, ...],
+    rows: Callable[[int, int], np.ndarray],
+    parts: Iterable[StoredTensor],
+    dtype: DType = F32,
+    rounding: float = 0.0,
 ) -> StoredTensor:
     """A stored tensor whose rows are computed when they are read.
 
@@ -173,6 +226,7 @@ def computed(
         shape: at least one dimension; all but the last count rows.
         rows: gives rows ``[first, last)`` as an array ``[last - first, columns]`` of the dtype's numpy type.
         parts: the tensors that it reads.
+        rounding: as of `Dequantized`.
     """
     import numpy
 
@@ -191,4 +245,6 @@ def computed(
         return out.reshape(-1).view(numpy.uint8).data[start - first * size : stop - first * size]
 
     sequential = any(part.storage.sequential for part in parts)
-    return StoredTensor(dtype, shape, Derived(count * size, max(1, size), read, sequential=sequential))
+    storage = Dequantized(count * size, max(1, size), read, sequential=sequential)
+    storage.rounding = rounding
+    return StoredTensor(dtype, shape, storage)

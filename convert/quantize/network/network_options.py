@@ -77,6 +77,7 @@ WEIGHTS_ONLY = (
     "leave_output_tensor",
     "output_tensor_type",
     "token_embedding_type",
+    "group_size",
     "target_bpw",
     "target_size",
     "save_recipe",

@@ -17,6 +17,8 @@ from .rule import Decider, Recipe, type_named
 SECOND_EMBEDDING = "per_layer_token_embd.weight"
 FALLBACK_BLOCK = 32
 """Elements of a block of every fallback type."""
+KEPT = "kept by a rule"
+"""The reason for tensors whose type no option names and no rule changes."""
 NEEDS_IMPORTANCE = frozenset({"iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs"})
 """Types that are not worth having without an importance matrix, embedding and output excepted, as llama-quantize sees
 it."""
@@ -52,6 +54,7 @@ class Choice:
         dtype: the type it gets, a fallback if its rows are not a multiple of the block size.
         reason: the rule that decided, for tables.
         chosen: False for tensors that are left alone.
+        packing: name of the way in which it is stored as several tensors, "" for one tensor; packed_nbytes: of these.
     """
 
     weight: Weight
@@ -59,6 +62,13 @@ class Choice:
     dtype: DType
     reason: str
     chosen: bool = True
+    packing: str = ""
+    packed_nbytes: int = 0
+
+    @property
+    def type_name(self) -> str:
+        """The name of what it is stored as."""
+        return self.packing or self.dtype.name
 
     @property
     def fallback(self) -> bool:
@@ -128,10 +138,10 @@ class Chooser:
         rule = None if self.wishes.pure else self.decider.rule(weight)
         if rule is None:
             base = self.recipe.base
-            return (weight.dtype, "kept by a rule") if base is None else (base, "base")
+            return (weight.dtype, KEPT) if base is None else (base, "base")
         dtype = rule.dtype
         return (
-            (weight.dtype, "kept by a rule")
+            (weight.dtype, KEPT)
             if dtype is None
             else (dtype, rule.match if not rule.when else f"{rule.match} if {rule.when}")
         )

@@ -7,31 +7,14 @@ import numpy as np
 from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Tolerance, case, op
 from ....runtime.ir.shape_inference import Inference
+from ...quants.layout.value_tables import NF4
 from ...rules.output_limit import allowed
 from ...rules.precision import widened
 from ...rules.shape_rules import shape_error
 from .matmul_nbits import fits, last_length
 
 FP4 = (0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
-NF4 = (
-    -1.0,
-    -0.6961928009986877,
-    -0.5250730514526367,
-    -0.39491748809814453,
-    -0.28444138169288635,
-    -0.18477343022823334,
-    -0.09105003625154495,
-    0.0,
-    0.07958029955625534,
-    0.16093020141124725,
-    0.24611230194568634,
-    0.33791524171829224,
-    0.44070982933044434,
-    0.5626170039176941,
-    0.7229568362236023,
-    1.0,
-)
-TABLES = (np.array([*FP4, *(-value for value in FP4)], np.float32), np.array(NF4, np.float32))
+TABLES = (np.array([*FP4, *(-value for value in FP4)], np.float32), NF4)
 
 
 def _infer(node: Inference) -> None:

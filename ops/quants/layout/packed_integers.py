@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -38,3 +40,10 @@ def numbers(words: npt.NDArray[np.generic], bits: int) -> Blocks:
     flags = np.unpackbits(packed, axis=1, bitorder="little")
     whole = flags[:, : flags.shape[1] // bits * bits].reshape(len(packed), -1, bits)
     return np.packbits(whole, axis=2, bitorder="little").reshape(len(packed), -1)
+
+
+def words(codes: npt.NDArray[np.integer[Any]], bits: int) -> npt.NDArray[np.int32]:
+    """Codes [n, k] of 4 or 8 bits as words [n, k * bits / 32]; k is a multiple of 32 / bits."""
+    shifts = np.arange(0, 32, bits, dtype=np.uint32)
+    apart = codes.astype(np.uint32).reshape(len(codes), -1, len(shifts))
+    return np.bitwise_or.reduce(apart << shifts, axis=2).view(np.int32)

@@ -1,4 +1,5 @@
-"""Value tables of 4-bit codes and 8-bit scales. Sources: OCP Microscaling Formats 1.0; ggml-common.h."""
+"""Value tables of 4-bit codes and 8-bit scales. Sources: OCP Microscaling Formats 1.0; ggml-common.h; QLoRA (arXiv
+2305.14314), appendix E."""
 
 from __future__ import annotations
 
@@ -11,6 +12,28 @@ E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 scales."""
 IQ4_NL = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 """Values of the codes of IQ4_NL and IQ4_XS."""
+NF4 = np.array(
+    (
+        -1.0,
+        -0.6961928009986877,
+        -0.5250730514526367,
+        -0.39491748809814453,
+        -0.28444138169288635,
+        -0.18477343022823334,
+        -0.09105003625154495,
+        0.0,
+        0.07958029955625534,
+        0.16093020141124725,
+        0.24611230194568634,
+        0.33791524171829224,
+        0.44070982933044434,
+        0.5626170039176941,
+        0.7229568362236023,
+        1.0,
+    ),
+    np.float32,
+)
+"""Values of bitsandbytes' NF4 codes."""
 IQ1_DELTA = 0.125
 """Shift of the grid points of IQ1_S and IQ1_M."""
 

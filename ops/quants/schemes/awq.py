@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed, rounding_of
 from ....runtime.tensor.stored_tensor import StoredTensor
 from ..layout.packed_integers import numbers, scaled
 from ..layout.transposed_columns import Columns
@@ -66,7 +66,7 @@ def outputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> StoredTenso
         middles = np.full_like(factors, MIDDLE) if zeros is None else spread(zeros, first, last).astype(np.float32)
         return scaled(spread(codes, first, last), middles, factors, size)
 
-    return computed((outputs, inputs), rows, [packed])
+    return computed((outputs, inputs), rows, [packed], rounding=rounding_of(4))
 
 
 def inputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> StoredTensor:
@@ -94,7 +94,7 @@ def inputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> StoredTensor
         )
         return scaled(numbers(packed[first:last].numpy(), 4), middles, factors, size)
 
-    return computed((outputs, inputs), rows, [packed])
+    return computed((outputs, inputs), rows, [packed], rounding=rounding_of(4))
 
 
 def _zeros(checkpoint: Checkpoint, stem: str, shape: tuple[int, int]) -> StoredTensor | None:

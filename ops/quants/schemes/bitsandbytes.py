@@ -16,14 +16,15 @@ import numpy.typing as npt
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.units import counted
-from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
-from ....runtime.tensor.dtype import I8
+from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed, rounding_of
 from ....runtime.tensor.stored_tensor import StoredTensor
 
 KINDS = ("nf4", "fp4")
 STATES = tuple(f".quant_state.bitsandbytes__{kind}" for kind in KINDS)
 PLAIN = ("u8", "i8", "bf16", "f16", "f32")
 """Dtypes that tensors of 4-bit codes are stored as."""
+TABLE_ROUNDING = 0.18
+"""Half of the widest step of NF4 and of FP4, and a tenth for scales in 8 bits."""
 PER_127 = np.float32(7.874015718698502e-3)
 
 
@@ -61,25 +62,7 @@ def rows_scaled(checkpoint: Checkpoint, stem: str) -> StoredTensor:
         values *= PER_127
         return values
 
-    return computed(weight.shape, rows, (weight, scales))
-
-
-def packed_rows(weight: StoredTensor) -> tuple[StoredTensor, StoredTensor]:
-    """A matrix in 8 bits: integers [out, in], and the largest magnitude of each row [out], as `rows_scaled` reads."""
-
-    def floats(first: int, last: int) -> np.ndarray:
-        return weight[first:last].numpy().astype(np.float32)
-
-    def largest(first: int, last: int) -> np.ndarray:
-        return np.abs(floats(first, last)).max(1, initial=0, keepdims=True)
-
-    def codes(first: int, last: int) -> np.ndarray:
-        values, most = floats(first, last), largest(first, last)
-        values *= np.divide(np.float32(127), most, out=np.zeros_like(most), where=most > 0)
-        return np.rint(values)
-
-    scales = computed((weight.shape[0], 1), largest, (weight,))
-    return computed(weight.shape, codes, (weight,), I8), StoredTensor(scales.dtype, weight.shape[:1], scales.storage)
+    return computed(weight.shape, rows, (weight, scales), rounding=rounding_of(8))
 
 
 @dataclass(frozen=True)
@@ -128,7 +111,7 @@ class State:
 
     def tensor(self) -> StoredTensor:
         """The weight."""
-        return computed(self.shape, self.rows, (self.codes, self.absmax))
+        return computed(self.shape, self.rows, (self.codes, self.absmax), rounding=TABLE_ROUNDING)
 
     def rows(self, first: int, last: int) -> np.ndarray:
         """``table[code] * scale`` for rows ``[first, last)``, as float32."""

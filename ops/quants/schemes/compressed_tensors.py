@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.base.dataclass import dataclass
-from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.contract.quantization_scheme import E2M1_ROUNDING, Checkpoint, Scheme, Unpacked, computed, rounding_of
 from ....runtime.tensor.stored_tensor import StoredTensor
 from ....runtime.tensor.strided import strided
 from ..layout.packed_integers import numbers
@@ -125,7 +125,7 @@ def integers(checkpoint: Checkpoint, name: str, groups: list[Group], found: Unpa
         values *= _spread(scales.scales(first, last), scales, order)
         return values
 
-    found.add(name, computed(shape, rows, (packed,)), names)
+    found.add(name, computed(shape, rows, (packed,), rounding=rounding_of(bits)), names)
 
 
 def _is_stacked(checkpoint: Checkpoint, name: str) -> bool:
@@ -239,7 +239,7 @@ def four_bit_floats(checkpoint: Checkpoint, name: str, groups: list[Group], foun
         values *= scales.spread(scales.scales(first, last) / divisors[np.arange(first, last) // height])
         return values
 
-    found.add(name, computed(shape, rows, (packed,)), names)
+    found.add(name, computed(shape, rows, (packed,), rounding=E2M1_ROUNDING), names)
 
 
 def _divisors(checkpoint: Checkpoint, name: str, matrices: int) -> np.ndarray:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.contract.quantization_scheme import E4M3_ROUNDING, Checkpoint, Scheme, Unpacked, computed, rounding_of
+from ....runtime.tensor.dtype import I8
 from ....runtime.tensor.stored_tensor import StoredTensor
 from ..layout.scale_grid import Grid
 
@@ -73,7 +74,8 @@ def scaled(
         values *= grid.spread(grid.scales(first, last))
         return values
 
-    return computed(weight.shape, rows, (weight, grid.tensor))
+    rounding = rounding_of(8) if weight.dtype == I8 else E4M3_ROUNDING
+    return computed(weight.shape, rows, (weight, grid.tensor), rounding=rounding)
 
 
 SCHEME = Scheme(("fp8", "fbgemm_fp8"), unpack)

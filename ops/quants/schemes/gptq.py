@@ -11,7 +11,7 @@ import threading
 import numpy as np
 import numpy.typing as npt
 
-from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed, rounding_of
 from ....runtime.tensor.stored_tensor import StoredTensor
 from ..layout.packed_integers import numbers, scaled
 from ..layout.transposed_columns import Columns
@@ -70,9 +70,8 @@ class Matrix:
 
     def tensor(self) -> StoredTensor:
         """The weight [out, in]."""
-        return computed(
-            (self.outputs, self.inputs), self.rows, [part.tensor for part in (self.codes, self.scales, self.zeros)]
-        )
+        parts = [part.tensor for part in (self.codes, self.scales, self.zeros)]
+        return computed((self.outputs, self.inputs), self.rows, parts, rounding=rounding_of(self.bits))
 
     def rows(self, first: int, last: int) -> np.ndarray:
         """``(code - zero) * scale`` for outputs ``[first, last)``, as float32."""

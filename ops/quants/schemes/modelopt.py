@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.contract.quantization_scheme import E2M1_ROUNDING, Checkpoint, Scheme, Unpacked, computed
 from ....runtime.tensor.stored_tensor import StoredTensor
 from ..layout.packed_integers import numbers
 from ..layout.scale_grid import Grid
@@ -54,7 +54,7 @@ def four_bits(checkpoint: Checkpoint, stem: str) -> StoredTensor:
         values *= scales.spread(scales.scales(first, last) * whole)
         return values
 
-    return computed(shape, rows, (packed,))
+    return computed(shape, rows, (packed,), rounding=E2M1_ROUNDING)
 
 
 SCHEME = Scheme(("modelopt",), unpack)

@@ -38,6 +38,14 @@ def _small_pieces(monkeypatch):
     monkeypatch.setattr(conversion, "SPLIT", 2**20)
 
 
+@pytest.mark.parametrize("type_name", ["W4A16", "GPTQ-INT4", "NVFP4A16"])
+def test_weights_of_several_tensors(model, cluster, tmp_path, type_name):
+    alone, shared = (tmp_path / name for name in ("alone", "shared"))
+    cc.quantize(model, alone, type_name)
+    cc.quantize(model, shared, type_name, cluster=cluster)
+    assert (alone / "model.safetensors").read_bytes() == (shared / "model.safetensors").read_bytes()
+
+
 @pytest.mark.parametrize("name", ["out.safetensors", "out.npz", "out.pth"])
 def test_cast(model, cluster, tmp_path, name):
     """A cast to f16 counts on workers what it counts in one process."""

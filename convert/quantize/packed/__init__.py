@@ -1,0 +1,1 @@
+"""Weights that are written as several tensors: GPTQ, AWQ, compressed-tensors, bitsandbytes."""

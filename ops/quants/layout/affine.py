@@ -1,0 +1,59 @@
+"""Scales, zero points and codes of groups of weights, by their largest and smallest elements.
+
+Source: the compressed-tensors library (min-max observer, `calculate_qparams`, `quantize`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ....runtime.tensor.dtype import F16, F32, DType
+from ....runtime.tensor.stored_tensor import StoredTensor
+from .fields import Values
+
+EPSILONS = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23}
+"""The scale of a group of zeros."""
+
+
+def floats(weight: StoredTensor, first: int, last: int) -> Values:
+    """Rows ``[first, last)`` as float32 [n, columns]."""
+    values: Values = weight[first:last].numpy().astype(np.float32)
+    return values
+
+
+def scale_dtype(weight: StoredTensor) -> DType:
+    """The dtype of a weight's scales: that of the weight if it has 16 bits, else f32."""
+    return weight.dtype if weight.dtype.name in ("f16", "bf16") else F32
+
+
+def _rounded(scales: Values, dtype: DType) -> Values:
+    """Scales rounded to a dtype; those that it rounds to zero become its smallest number."""
+    kind: Any = dtype.as_numpy()
+    smallest = np.float32(2.0**-24 if dtype == F16 else 2.0**-126)
+    usable = np.where(scales > 0, np.maximum(scales, smallest), np.float32(EPSILONS[dtype.name]))
+    found: Values = usable.astype(kind).astype(np.float32)
+    return found
+
+
+def symmetric(groups: Values, half_range: float, dtype: DType) -> Values:
+    """The scale of each group [..., n], of the largest magnitude over half the range of codes."""
+    return _rounded(np.abs(groups).max(-1) / np.float32(half_range), dtype)
+
+
+def asymmetric(groups: Values, most: int, dtype: DType) -> tuple[Values, Values]:
+    """The scale and the zero point, 0 to `most`, of each group [..., n], which covers 0; of zeros the middle code."""
+    least, largest = np.minimum(groups.min(-1), 0), np.maximum(groups.max(-1), 0)
+    scales = _rounded((largest - least) / np.float32(most), dtype)
+    zeros = np.rint(np.clip(-least / scales, 0, most))
+    return scales, np.where(largest > least, zeros, np.float32((most + 1) // 2))
+
+
+def codes(groups: Values, scales: Values, zeros: Values | float, most: int) -> npt.NDArray[np.uint8]:
+    """``value / scale + zero`` of groups [..., n], rounded to 0 to `most`; a zero point of all is added at the end."""
+    steps = groups / scales[..., None]
+    if isinstance(zeros, float):
+        return (np.rint(np.clip(steps, -zeros, most - zeros)) + zeros).astype(np.uint8)
+    return np.rint(np.clip(steps + zeros[..., None], 0, most)).astype(np.uint8)
