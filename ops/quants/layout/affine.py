@@ -38,22 +38,26 @@ def _rounded(scales: Values, dtype: DType) -> Values:
     return found
 
 
-def symmetric(groups: Values, half_range: float, dtype: DType) -> Values:
-    """The scale of each group [..., n], of the largest magnitude over half the range of codes."""
-    return _rounded(np.abs(groups).max(-1) / np.float32(half_range), dtype)
+def symmetric(groups: Values, half_range: float, dtype: DType, axis: int = -1) -> Values:
+    """The scale of each group along `axis`, of the largest magnitude over half the range of codes."""
+    return _rounded(np.abs(groups).max(axis) / np.float32(half_range), dtype)
 
 
-def asymmetric(groups: Values, most: int, dtype: DType) -> tuple[Values, Values]:
-    """The scale and the zero point, 0 to `most`, of each group [..., n], which covers 0; of zeros the middle code."""
-    least, largest = np.minimum(groups.min(-1), 0), np.maximum(groups.max(-1), 0)
+def asymmetric(groups: Values, most: int, dtype: DType, axis: int = -1) -> tuple[Values, Values]:
+    """The scale and the zero point, 0 to `most`, of each group along `axis`, which covers 0; of zeros the middle
+    code."""
+    least, largest = np.minimum(groups.min(axis), 0), np.maximum(groups.max(axis), 0)
     scales = _rounded((largest - least) / np.float32(most), dtype)
     zeros = np.rint(np.clip(-least / scales, 0, most))
     return scales, np.where(largest > least, zeros, np.float32((most + 1) // 2))
 
 
-def codes(groups: Values, scales: Values, zeros: Values | float, most: int) -> npt.NDArray[np.uint8]:
-    """``value / scale + zero`` of groups [..., n], rounded to 0 to `most`; a zero point of all is added at the end."""
-    steps = groups / scales[..., None]
+def codes(groups: Values, scales: Values, zeros: Values | float, most: int, axis: int = -1) -> npt.NDArray[np.uint8]:
+    """``value / scale + zero`` of groups along `axis`, rounded to 0 to `most`; a zero point of all is added at the
+    end."""
+    steps = groups / np.expand_dims(scales, axis)
     if isinstance(zeros, float):
-        return (np.rint(np.clip(steps, -zeros, most - zeros)) + zeros).astype(np.uint8)
-    return np.rint(np.clip(steps + zeros[..., None], 0, most)).astype(np.uint8)
+        np.rint(np.clip(steps, -zeros, most - zeros, out=steps), out=steps)
+        return (steps + np.float32(zeros)).astype(np.uint8)
+    steps += np.expand_dims(zeros, axis)
+    return np.rint(np.clip(steps, 0, most, out=steps), out=steps).astype(np.uint8)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -42,8 +40,12 @@ def numbers(words: npt.NDArray[np.generic], bits: int) -> Blocks:
     return np.packbits(whole, axis=2, bitorder="little").reshape(len(packed), -1)
 
 
-def words(codes: npt.NDArray[np.integer[Any]], bits: int) -> npt.NDArray[np.int32]:
-    """Codes [n, k] of 4 or 8 bits as words [n, k * bits / 32]; k is a multiple of 32 / bits."""
-    shifts = np.arange(0, 32, bits, dtype=np.uint32)
-    apart = codes.astype(np.uint32).reshape(len(codes), -1, len(shifts))
-    return np.bitwise_or.reduce(apart << shifts, axis=2).view(np.int32)
+def words(codes: npt.NDArray[np.generic], bits: int, axis: int = 1) -> npt.NDArray[np.int32]:
+    """Codes [n, k] of 4 or 8 bits as words, of 32 / bits neighbours along an axis whose length is a multiple."""
+    count = 32 // bits
+    apart = codes.reshape(-1, count, codes.shape[1]) if axis == 0 else codes.reshape(len(codes), -1, count)
+    whole = np.zeros(apart.shape[::2] if axis == 0 else apart.shape[:2], np.uint32)
+    for place in range(count):
+        part = apart[:, place] if axis == 0 else apart[..., place]
+        whole |= part.astype(np.uint32) << np.uint32(bits * place)
+    return whole.view(np.int32)

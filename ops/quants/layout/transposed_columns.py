@@ -30,13 +30,17 @@ _KEPT = _Kept()
 
 
 class Columns:
-    """The transpose [columns, rows] of a matrix of plain elements."""
+    """The transpose [columns, rows] of a matrix of plain elements.
 
-    def __init__(self, tensor: StoredTensor) -> None:
+    Args:
+        band: bytes that are read at once, a piece of each row.
+    """
+
+    def __init__(self, tensor: StoredTensor, band: int = BAND) -> None:
         self.tensor = tensor
         self.rows, self.width = tensor.shape
         self.dtype = tensor.dtype.as_numpy()
-        fitting = BAND // max(1, self.rows * self.dtype.itemsize) // RUN * RUN
+        fitting = band // max(1, self.rows * self.dtype.itemsize) // RUN * RUN
         self.band = (
             max(1, self.width) if tensor.storage.sequential else max(RUN, min(fitting, -(-self.width // RUN) * RUN))
         )

@@ -13,11 +13,12 @@ import numpy as np
 from ....runtime.contract.quantization_scheme import Packing, computed
 from ....runtime.tensor.dtype import F16, I32
 from ....runtime.tensor.stored_tensor import StoredTensor
-from ....runtime.tensor.transposed import transposed
 from ..layout import affine
 from ..layout.fields import Values
 from ..layout.packed_integers import words
+from ..layout.transposed_columns import Columns
 from ..schemes.awq import PER_WORD, PLACES
+from .gptq import READ
 
 BITS, MOST, GROUP = 4, 15, 128
 ORDER = np.argsort(PLACES)
@@ -27,25 +28,24 @@ ORDER = np.argsort(PLACES)
 def pack(weight: StoredTensor, group: int) -> dict[str, StoredTensor]:
     """``qweight`` [in, out / 8], ``qzeros`` [groups, out / 8], ``scales`` [groups, out] in f16."""
     outputs, inputs = weight.shape
-    columns, groups = transposed(weight), inputs // group
+    columns, groups = Columns(weight, READ), inputs // group
 
     def parameters(first: int, last: int) -> tuple[Values, Values, Values]:
-        """Values of groups [groups, out, group], scales and zero points [groups, out]."""
-        values = affine.floats(columns, first * group, last * group).reshape(last - first, group, outputs)
-        values = values.swapaxes(1, 2)
-        return values, *affine.asymmetric(values, MOST, F16)
+        """Values of groups [groups, group, out], scales and zero points [groups, out]."""
+        values = columns[first * group : last * group].astype(np.float32).reshape(last - first, group, outputs)
+        return values, *affine.asymmetric(values, MOST, F16, 1)
 
     def qweight(first: int, last: int) -> np.ndarray:
         begin = first // group
-        found = affine.codes(*parameters(begin, -(-last // group)), MOST)
-        return _interleaved(found.swapaxes(1, 2).reshape(-1, outputs)[first - begin * group :][: last - first])
+        found = affine.codes(*parameters(begin, -(-last // group)), MOST, 1)
+        return _interleaved(found.reshape(-1, outputs)[first - begin * group :][: last - first])
 
     return {
-        "qweight": computed((inputs, outputs // PER_WORD), qweight, (columns,), I32),
+        "qweight": computed((inputs, outputs // PER_WORD), qweight, (weight,), I32),
         "qzeros": computed(
-            (groups, outputs // PER_WORD), lambda first, last: _interleaved(parameters(first, last)[2]), (columns,), I32
+            (groups, outputs // PER_WORD), lambda first, last: _interleaved(parameters(first, last)[2]), (weight,), I32
         ),
-        "scales": computed((groups, outputs), lambda first, last: parameters(first, last)[1], (columns,), F16),
+        "scales": computed((groups, outputs), lambda first, last: parameters(first, last)[1], (weight,), F16),
     }
 
 

@@ -56,7 +56,7 @@ def packed_integers(weight: StoredTensor, group: int, bits: int, symmetric: bool
         assert isinstance(points, np.ndarray)
         whole = np.zeros(((last - first) * per_word, groups), np.uint8)
         whole[: len(points)] = points
-        return words(whole.T, bits).T
+        return words(whole, bits, 0)
 
     found = {
         "weight_packed": computed((outputs, inputs // per_word), packed, (weight,), I32),

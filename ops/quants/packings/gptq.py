@@ -15,38 +15,39 @@ import numpy as np
 from ....runtime.contract.quantization_scheme import Packing, computed
 from ....runtime.tensor.dtype import F16, I32
 from ....runtime.tensor.stored_tensor import StoredTensor
-from ....runtime.tensor.transposed import transposed
 from ..layout import affine
 from ..layout.fields import Values
 from ..layout.packed_integers import words
+from ..layout.transposed_columns import Columns
 
 GROUP = 128
+READ = 16 << 20
+"""Bytes of a weight that are read at once, a piece of each row."""
 
 
 def pack(weight: StoredTensor, group: int, bits: int) -> dict[str, StoredTensor]:
     """``qweight`` [in * bits / 32, out], ``qzeros`` [groups, out * bits / 32], ``scales`` [groups, out] in f16, and
     ``g_idx`` [in], the group of each input."""
     outputs, inputs = weight.shape
-    columns = transposed(weight)
+    columns = Columns(weight, READ)
     groups, most, per_word, middle = inputs // group, (1 << bits) - 1, 32 // bits, 1 << bits - 1
 
     def parameters(first: int, last: int) -> tuple[Values, Values]:
-        """Values of groups [groups, out, group], and scales [groups, out]."""
-        values = affine.floats(columns, first * group, last * group).reshape(last - first, group, outputs)
-        values = values.swapaxes(1, 2)
-        return values, affine.symmetric(values, most / 2, F16)
+        """Values of groups [groups, group, out], and scales [groups, out]."""
+        values = columns[first * group : last * group].astype(np.float32).reshape(last - first, group, outputs)
+        return values, affine.symmetric(values, most / 2, F16, 1)
 
     def qweight(first: int, last: int) -> np.ndarray:
         begin = first * per_word // group
-        found = affine.codes(*parameters(begin, -(-last * per_word // group)), float(middle), most)
-        by_input = found.swapaxes(1, 2).reshape(-1, outputs)[first * per_word - begin * group :]
-        return words(by_input[: (last - first) * per_word].T, bits).T
+        found = affine.codes(*parameters(begin, -(-last * per_word // group)), float(middle), most, 1)
+        by_input = found.reshape(-1, outputs)[first * per_word - begin * group :]
+        return words(by_input[: (last - first) * per_word], bits, 0)
 
     zeros = words(np.full((groups, outputs), middle - 1), bits)
     return {
-        "qweight": computed((inputs // per_word, outputs), qweight, (columns,), I32),
+        "qweight": computed((inputs // per_word, outputs), qweight, (weight,), I32),
         "qzeros": StoredTensor.of(zeros),
-        "scales": computed((groups, outputs), lambda first, last: parameters(first, last)[1], (columns,), F16),
+        "scales": computed((groups, outputs), lambda first, last: parameters(first, last)[1], (weight,), F16),
         "g_idx": StoredTensor.of(np.arange(inputs, dtype=np.int32) // np.int32(group)),
     }
 
