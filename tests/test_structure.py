@@ -56,6 +56,7 @@ FLOORS = (
     ("ops/reduce", "ops/nn", "ops/collective", "ops/quants"),
     ("ops/norm", "ops/loss", "ops/quants/llvm", "ops/quants/cuda", "ops/quants/schemes"),
     (
+        "ops/quants/packings",
         "ops/kernels",
         "ops/kernels/gemm",
         "ops/kernels/gemm/byte_pairs",
