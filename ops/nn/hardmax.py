@@ -11,7 +11,7 @@ from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Fold, Output, Rows, element, larger, smaller
 from ..reduce.arg_min_max import INT64, first_place
 from ..rules.precision import widened
-from .log_softmax import along_axis
+from ..rules.shape_rules import along_axis
 
 
 def _is_first(index: int, first: int) -> int:

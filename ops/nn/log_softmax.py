@@ -9,20 +9,11 @@ import numpy as np
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import Trait, case, op, upgrade
-from ...runtime.ir.shape_inference import Inference
 from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Fold, Output, Rows, add
 from ..rules.precision import widened
-from ..rules.shape_rules import axis_of, same_as_input
+from ..rules.shape_rules import along_axis
 from .softmax import MOST
-
-
-def along_axis(node: Inference) -> None:
-    """As the input, which has the axis."""
-    shape = node.shape(0)
-    if shape is not None:
-        axis_of(node, "axis", len(shape))
-    same_as_input(node)
 
 
 def _power(x: float, most: float) -> float:

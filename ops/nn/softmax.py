@@ -12,7 +12,7 @@ from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Fold, Output, Rows, add, element, larger, stored
 from ..rules.precision import is_narrow
-from ..rules.shape_rules import same_as_input
+from ..rules.shape_rules import along_axis
 
 
 def _power(x: float, most: float) -> float:
@@ -52,7 +52,7 @@ def _rows(step: BaseStep) -> Described:
     since=13,
     types="float",
     traits=(Trait.NON_NEGATIVE, Trait.MIXES_POSITIONS, Trait.SUMS, Trait.IMPRECISE_IN_F16),
-    infer=same_as_input,
+    infer=along_axis,
     rows=_rows,
     examples=[case("f32[2,3,4]"), case("f32[2,3,4]", axis=0), case("f32[0,3]", axis=1)],
 )

@@ -60,3 +60,11 @@ def axis_of(node: Inference, name: str, rank: int, *, inclusive: bool = False) -
     if not -rank <= axis < rank + inclusive:
         node.fail(f"{name} {axis} is outside a tensor of rank {rank}")
     return axis + rank if axis < 0 else axis
+
+
+def along_axis(node: Inference) -> None:
+    """Every output has the dtype and shape of input 0, which has the attribute `axis`."""
+    shape = node.shape(0)
+    if shape is not None:
+        axis_of(node, "axis", len(shape))
+    same_as_input(node)

@@ -14,7 +14,7 @@ from ...pool.pool import average_pool
 from ...quantized.quantize_linear import coded, grid
 from ...rules.decomposition import attributes_of, composed, evaluated
 from ...rules.expression import Term
-from ...rules.shape_rules import broadcast, same_as_input, shape_error
+from ...rules.shape_rules import along_axis, broadcast, same_as_input, shape_error
 from ...rules.sliding_window import window
 
 ONE_OFF = Tolerance(0, 1)
@@ -125,7 +125,7 @@ def qlinear_leaky_relu(
     "QLinearSoftmax",
     MICROSOFT,
     types="T=byte f32 T f32 T",
-    infer=same_as_input,
+    infer=along_axis,
     tolerance=ONE_OFF,
     examples=[
         case(*coded("u8[2,3,4]", 0.1, 20), *grid("u8", 0.004, 0), opset=13),
