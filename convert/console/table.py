@@ -16,6 +16,8 @@ GAP = "  "
 SHORTEST = 8
 """Columns that a cell of text keeps at least, where it was longer."""
 NARROWEST = 20
+MAX_DIGITS = 9
+"""Digits of COLUMNS that count."""
 INDENT = "    "
 
 
@@ -62,9 +64,9 @@ def aligned(
 
 def terminal_width() -> int | None:
     """Columns that a table may take: COLUMNS, or those of the terminal; None where output goes elsewhere."""
-    chosen = os.environ.get("COLUMNS", "")
-    if chosen.isascii() and chosen.isdigit() and int(chosen) > 0:
-        return max(NARROWEST, int(chosen))
+    chosen = os.environ.get("COLUMNS", "").lstrip("0")
+    if chosen.isascii() and chosen.isdigit():
+        return max(NARROWEST, int(chosen[:MAX_DIGITS]))
     return (
         max(NARROWEST, shutil.get_terminal_size().columns) if sys.stdout is not None and sys.stdout.isatty() else None
     )

@@ -118,7 +118,7 @@ def _key_heads(weights: dict[str, StoredTensor], said: dict[str, int], path: str
 def renamed(name: str) -> str:
     """GGUF's name of a weight that has Meta's; any other name as it is."""
     stem = name.removesuffix(".weight")
-    layer = re.fullmatch(r"layers\.(\d+)\.(.+)", stem)
+    layer = re.fullmatch(r"layers\.(\d{1,9})\.(.+)", stem)
     if layer and layer[2] in LAYER:
         return f"blk.{layer[1]}.{LAYER[layer[2]]}.weight"
     return f"{WHOLE[stem]}.weight" if stem in WHOLE else name

@@ -58,7 +58,7 @@ WHOLE = {
     "decoder.ln.weight": "decoder.layer_norm.weight",
     "decoder.ln.bias": "decoder.layer_norm.bias",
 }
-LAYER = re.compile(r"(encoder|decoder)\.blocks\.(\d+)\.(.+)\.(weight|bias)")
+LAYER = re.compile(r"(encoder|decoder)\.blocks\.(\d{1,9})\.(.+)\.(weight|bias)")
 CT2_NORMS = {"gamma": "weight", "beta": "bias"}
 CT2_LINEAR = {
     "self_attention/linear_1": "self_attn.out_proj",
@@ -76,7 +76,7 @@ CT2_LAYER_NORMS = {
     "attention/layer_norm": "encoder_attn_layer_norm",
     "ffn/layer_norm": "final_layer_norm",
 }
-CT2_LAYER = re.compile(r"(encoder|decoder)/layer_(\d+)/(.+)/(weight|bias|gamma|beta)")
+CT2_LAYER = re.compile(r"(encoder|decoder)/layer_(\d{1,9})/(.+)/(weight|bias|gamma|beta)")
 CT2_WHOLE = {
     "encoder/position_encodings/encodings": "encoder.embed_positions.weight",
     "decoder/position_encodings/encodings": "decoder.embed_positions.weight",

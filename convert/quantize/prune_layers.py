@@ -9,7 +9,7 @@ from ...runtime.base.errors import UsageError
 from ...runtime.ir.graph import Graph
 from ..translate.model_facts import order
 
-_BLOCK = re.compile(r"blk\.(\d+)\.")
+_BLOCK = re.compile(r"blk\.(\d{1,9})\.")
 
 
 def prune(graph: Graph, layers: Sequence[int]) -> dict[str, str]:

@@ -15,8 +15,8 @@ from ...runtime.ir.graph import Graph
 from ...runtime.tensor.dtype import DType
 from ...runtime.tensor.stored_tensor import StoredTensor
 
-_BLOCK = re.compile(r"blk\.(\d+)\.")
-_LAYER = re.compile(r"(?:^|\.)(?:blk|layers?|h|blocks?)\.(\d+)\.")
+_BLOCK = re.compile(r"blk\.(\d{1,9})\.")
+_LAYER = re.compile(r"(?:^|\.)(?:blk|layers?|h|blocks?)\.(\d{1,9})\.")
 
 LEFT_ALONE = re.compile(
     r"""(?<!weight)(?<!weight_[ih]h_l\d)(?<!weight_[ih]h_l\d_reverse)\Z | (?:position|token_type)_embeddings\.weight\Z

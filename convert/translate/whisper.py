@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...models.tokenizer import Tokenizer
     from ..load.bind import Model
 
-LAYER = re.compile(r"model\.(encoder|decoder)\.layers\.(\d+)\.(.+)\.(weight|bias)")
+LAYER = re.compile(r"model\.(encoder|decoder)\.layers\.(\d{1,9})\.(.+)\.(weight|bias)")
 VECTORS = r"(\.bias|_ln\.weight|\.ln\.weight|\.ln_post\.weight|\.positional_embedding|^mel_filters)\Z"
 KERNELS = r"\.conv[12]\.weight\Z"
 HEAD = "head.weight"

@@ -39,7 +39,8 @@ from .hyperparameter import ParameterError, StatedValues, shown
 
 LAYERS = re.compile(r"\{((?:\w+\.)*layers)\}")
 """The number of layers of a model, or of one of its parts, in a pattern of tensors that are ignored."""
-NUMBER = re.compile(r"\d+")
+NUMBER = re.compile(r"(?<!\d)(?:0|[1-9][0-9]{0,8})(?!\d)")
+"""A number in a name, written as Python writes it."""
 MAX_NAME = 100
 """Characters of a name that is compared with those that are known."""
 HEAD_WEIGHT = "head.weight"

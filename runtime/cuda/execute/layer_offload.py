@@ -23,7 +23,7 @@ from ..plan.kernel_api import load_kernels
 from .program import Program, Runner, Tap
 from .timing import current_clock
 
-LAYER = re.compile(r"(?:^|[./])(?:layers?|blk|blocks?|h)\.(\d+)\.")
+LAYER = re.compile(r"(?:^|[./])(?:layers?|blk|blocks?|h)\.(\d{1,9})\.")
 """Layer index in the name of a weight."""
 WEIGHT_FRACTION = 0.9
 """Fraction of the memory for weights and states; the rest is for temporaries."""

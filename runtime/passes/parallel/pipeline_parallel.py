@@ -17,7 +17,7 @@ from ...ir.clone import needed
 from ...ir.graph import Graph, Value
 from ..weights.extract_subgraph import extract
 
-LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+LAYER = re.compile(r"(?:^|\.)layers\.(\d{1,9})\.")
 """Names of the weights of a layer."""
 OUTSIDE = -1
 """The layer of nodes that depend on the weights of none."""

@@ -81,3 +81,10 @@ def test_numba_that_may_not_compile(variable, tmp_path):
     environment = os.environ | {name: value, "XDG_CACHE_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", ENCODE], env=environment, capture_output=True, text=True, timeout=200)
     assert done.stdout == f"E-NUMBA 2 Unset {name}\n", done.stderr
+
+
+@pytest.mark.parametrize("columns", ["0" * 5000, "9" * 5000, "0" * 5000 + "80", "\u0668\u0660"], ids=lambda text: text[-3:])
+def test_columns_of_many_digits(columns, folder):
+    """Python does not make numbers of texts of more than 4,300 digits."""
+    ended = run(("inspect", "m.gguf"), folder, {"COLUMNS": columns})
+    assert (ended.returncode, ended.stderr) == (0, b"")
