@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from enum import Enum
 from typing import Any
 
 from ..runtime.base.errors import UsageError
 from ..runtime.base.process_cache import PROCESS, owned
 from ..runtime.base.units import counted
+from ..runtime.ranks import rank_variables
 from ..tensors.core.tensor import Tensor
 
 __all__ = [
@@ -44,9 +44,10 @@ def init_process_group(
     Args:
         world_size: processes of the group, by default as the environment variable WORLD_SIZE says.
 
-    Raises UsageError for several processes, and for a group that was started already.
+    Raises UsageError for several processes, for a WORLD_SIZE that is not a number, and for a group that was started
+    already.
     """
-    count = int(os.environ.get("WORLD_SIZE", "1")) if world_size == -1 else world_size
+    count = rank_variables.world_size(1) if world_size == -1 else world_size
     if count != 1:
         hint = "Start the script without torchrun"
         raise UsageError("E-TRAIN-RANKS", None, "training runs in one process", expected=1, found=count, hint=hint)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 from ..base.errors import FileAccessError
+from ..base.system_error import reason
 
 KEY_BYTES, RANK_BYTES = 32, 4
 POLL_SECONDS = 0.5
@@ -17,8 +18,16 @@ CONNECT_SECONDS = 120
 
 
 def listener(host: str, port: int = 0) -> socket.socket:
-    """A socket that listens."""
-    return socket.create_server((host, port), backlog=64)
+    """A socket that listens. FileAccessError for an address that is not this machine's, or taken."""
+    try:
+        return socket.create_server((host, port), backlog=64)
+    except (OSError, UnicodeError) as error:
+        raise _unreachable("listen", host, port, error) from error
+
+
+def _unreachable(verb: str, host: str, port: int, error: OSError | UnicodeError) -> FileAccessError:
+    why = f"cannot {verb} at {host!r}, port {port}: {reason(error) if isinstance(error, OSError) else 'not a host name'}"
+    return FileAccessError("E-RANK-ADDRESS", None, why, hint="Set MASTER_ADDR and MASTER_PORT")
 
 
 def accepted(server: socket.socket, key: bytes, size: int, check: Callable[[], None]) -> list[Connection]:
@@ -72,6 +81,8 @@ def connected(host: str, port: int, key: bytes, rank: int) -> Connection:
             number = rank.to_bytes(RANK_BYTES, "little")
             peer.sendall(_digest(key, nonce + number) + number)
             return _connection(peer)
+        except UnicodeError as error:
+            raise _unreachable("connect", host, port, error) from error
         except OSError as error:
             if time.monotonic() > deadline:
                 why = f"rank 0 does not answer at {host}:{port}"

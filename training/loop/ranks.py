@@ -22,27 +22,28 @@ import numpy as np
 
 from ...nn.core.module import Module
 from ...runtime.base.errors import FileAccessError, UsageError
+from ...runtime.ranks import rank_variables
 from ...runtime.ranks.communicator import Loopback
 from ...runtime.ranks.rank_connections import accepted, connected, listener
+from ...runtime.ranks.rank_variables import HOST, KEY, PORT, RANK, SIZE
 from ...tensors.core.expression import leaf
 from ...tensors.core.tensor import Tensor
 from ...tensors.operations.random import GENERATOR, Generator
 from ..data.loader import DataLoader
 from .logged import Logged
 
-RANK, SIZE, HOST, PORT, KEY = "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "CANDLE_RANK_KEY"
 SELF = "127.0.0.1"
 REDUCE: dict[str, Callable[[np.ndarray], Any]] = {"sum": np.sum, "min": np.min, "max": np.max}
 
 
 def world_size(devices: int) -> int:
     """Number of ranks, or `devices` if this process starts them."""
-    return int(os.environ.get(SIZE, devices)) if RANK in os.environ else devices
+    return rank_variables.world_size(devices) if rank_variables.is_rank() else devices
 
 
 def rank() -> int:
     """The rank of this process, 0 for a process of its own."""
-    return int(os.environ.get(RANK, 0))
+    return rank_variables.rank()
 
 
 class Ranks:
@@ -53,20 +54,21 @@ class Ranks:
     """
 
     def __init__(self, size: int) -> None:
-        self.size, self.rank = size, rank()
+        self.size, self.rank = size, rank_variables.rank(size)
         started: list[subprocess.Popen[bytes]] = []
         if self.rank:
-            where = os.environ.get(HOST, SELF), int(os.environ[PORT])
-            pipes = [connected(*where, bytes.fromhex(os.environ[KEY]), self.rank)]
+            where = os.environ.get(HOST, SELF), rank_variables.port()
+            pipes = [connected(*where, rank_variables.key(), self.rank)]
         else:
             pipes = self._accepted(started)
         atexit.register(_ended, started)
         self._communicator = Loopback(self.rank, pipes, size)
 
     def _accepted(self, started: list[subprocess.Popen[bytes]]) -> list[Any]:
-        own = RANK not in os.environ
-        key = secrets.token_bytes(32) if own else bytes.fromhex(os.environ[KEY])
-        with listener(SELF if own else os.environ.get(HOST, SELF), 0 if own else int(os.environ[PORT])) as server:
+        own = not rank_variables.is_rank()
+        key = secrets.token_bytes(32) if own else rank_variables.key()
+        where = (SELF, 0) if own else (os.environ.get(HOST, SELF), rank_variables.port())
+        with listener(*where) as server:
             if own:
                 known = {SIZE: self.size, HOST: SELF, PORT: server.getsockname()[1], KEY: key.hex()}
                 for number in range(1, self.size):

@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import candle_convert as cc
 import numpy as np
 import pytest
+from candle_convert.training.loop.ranks import Ranks, world_size
 
 SCRIPT = """
 import json, sys
@@ -145,3 +147,46 @@ def test_ddp_of_torch(tmp_path):
     expected = json.loads((tmp_path / "torch").read_text())
     found = run(tmp_path, "ranks", 2, 2, shuffle=False, limit_train_batches=5)[0]
     np.testing.assert_allclose(found["losses"], expected, rtol=1e-6, atol=1e-6)
+
+
+VARIABLES = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "CANDLE_RANK_KEY": "ab"}
+NONSENSE = ("abc", "-1", "1e30", "9" * 5000, "nan", " ", "\u0661", "\x1b[31m")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, value) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT") for value in NONSENSE),
+        ("RANK", "2"),
+        ("WORLD_SIZE", "0"),
+        ("MASTER_PORT", "65536"),
+        ("MASTER_PORT", None),
+        ("CANDLE_RANK_KEY", "xyz"),
+        ("CANDLE_RANK_KEY", "abc"),
+        ("CANDLE_RANK_KEY", None),
+    ],
+)
+def test_variables_of_other_kinds(name, value, monkeypatch):
+    """As a launcher may set them: one line that names the variable and what it may be."""
+    for variable, text in {**VARIABLES, name: value}.items():
+        monkeypatch.delenv(variable, raising=False) if text is None else monkeypatch.setenv(variable, text)
+    with pytest.raises(cc.UsageError, match=f"{name}.* is not .*expected") as caught:
+        Ranks(world_size(2))
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("host", ["\x1b", "a" * 300, "..", "192.0.2.1", "x\u0301." * 3], ids=ascii)
+def test_addresses_that_are_none(host, monkeypatch):
+    for variable, text in {**VARIABLES, "MASTER_ADDR": host}.items():
+        monkeypatch.setenv(variable, text)
+    with pytest.raises(cc.FileAccessError, match=r"cannot listen at .*Set MASTER_ADDR") as caught:
+        Ranks(2)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", NONSENSE)
+def test_world_sizes_of_other_kinds(value, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", value)
+    with pytest.raises(cc.UsageError, match="WORLD_SIZE"):
+        cc.distributed.init_process_group("gloo")
