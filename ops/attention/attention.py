@@ -19,6 +19,7 @@ from ..rules.shape_rules import shape_error
 from .decomposition import attention_of_terms
 from .scaled_dot_product import PROBABILITIES, KeyVisibility, Scoring, attend
 
+UNDEFINED = "qk_matmul_output_mode is 0 to 3, and windows are -1 or more"
 PRECISIONS = tuple(dtype.onnx for dtype in (F32, F16, F64, BF16))
 
 
@@ -27,6 +28,9 @@ def _infer(node: Inference) -> None:
     heads, kv_heads = node.attributes["q_num_heads"], node.attributes["kv_num_heads"]
     if any(shape is not None and len(shape) not in (3, 4) for shape in (q, k, v)):
         node.fail(f"queries, keys and values have shapes {q}, {k} and {v}; they are of rank 3 or 4")
+    names = ("qk_matmul_output_mode", "left_window_size", "right_window_size")
+    if not _are_defined(*(node.attributes[name] for name in names)):
+        node.fail(UNDEFINED)
     if q is None or k is None or v is None:
         node.set(0, node.dtype(0), None)
         node.set(1, node.dtype(0), None)
@@ -37,11 +41,18 @@ def _infer(node: Inference) -> None:
         node.fail("inputs of rank 3 need q_num_heads and kv_num_heads")
     q4, k4, v4 = (_four(shape, count) for shape, count in ((q, heads), (k, kv_heads), (v, kv_heads)))
     total = k4[2] if node.value(4) is None else _sum(k4[2], past[2] if past is not None and len(past) == 4 else None)
+    mask = node.shape(3)
+    if mask and isinstance(mask[-1], int) and isinstance(total, int) and mask[-1] > total:
+        node.fail(f"the mask has shape {mask}, for {counted(total, 'key')}")
     width = _product(heads, v4[3]) if len(q) == 3 else None
     node.set(0, node.dtype(0), (*q[:2], width) if len(q) == 3 else (*q4[:3], v4[3]))
     node.set(1, node.dtype(0), (*k4[:2], total, k4[3]))
     node.set(2, node.dtype(2), (*v4[:2], total, v4[3]))
     node.set(3, node.dtype(0), (*q4[:3], total))
+
+
+def _are_defined(mode: int, left: int, right: int) -> bool:
+    return 0 <= mode <= PROBABILITIES and min(left, right) >= -1
 
 
 def _four(shape: Shape, heads: int | None) -> Shape:
@@ -189,8 +200,8 @@ def attention(
         past = past_key.shape[2]
         present_k, present_v = np.concatenate((past_key, present_k), 2), np.concatenate((past_value, present_v), 2)
     checked(q4, present_k, present_v, "Attention")
-    if not 0 <= qk_matmul_output_mode <= PROBABILITIES or min(left_window_size, right_window_size) < -1:
-        raise shape_error("Attention", "qk_matmul_output_mode is 0 to 3, and windows are -1 or more")
+    if not _are_defined(qk_matmul_output_mode, left_window_size, right_window_size):
+        raise shape_error("Attention", UNDEFINED)
     offset, length = np.array([past]), None
     if nonpad_kv_seqlen is not None:
         length = nonpad_kv_seqlen.reshape(-1).astype(np.int64)

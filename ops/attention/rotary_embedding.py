@@ -21,6 +21,9 @@ def _infer(node: Inference) -> None:
         node.fail(f"the input has shape {x}; it is of rank 3 or 4")
     if x is not None and len(x) == 3 and not node.attributes["num_heads"]:
         node.fail("an input of rank 3 needs num_heads")
+    ids = node.shape(3)
+    if ids is not None and len(ids) != 2:
+        node.fail(f"position_ids have shape {ids}; they are of rank 2")
     node.set(0, node.dtype(0), x)
 
 

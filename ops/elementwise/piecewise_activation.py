@@ -10,7 +10,7 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import Trait, case, upgrade
 from ...runtime.ir.shape_inference import Inference
-from ..rules.shape_rules import same_as_input
+from ..rules.shape_rules import broadcast_to_input, same_as_input
 from .declare import elementwise
 
 
@@ -51,6 +51,7 @@ def leaky_relu(x: np.ndarray, *, alpha: float = 0.01) -> np.ndarray:
     case("f32[2,3]", "f32[2,3]"),
     case("f32[0,2]", "f32[1]"),
     types="T=float+long T",
+    infer=broadcast_to_input,
     scalar=lambda x, slope: slope * x if x < 0 else x,
 )
 def prelu(x: np.ndarray, slope: np.ndarray) -> np.ndarray:

@@ -15,8 +15,10 @@ from ..rules.shape_rules import same_as_input, shape_error
 
 def _infer(node: Inference) -> None:
     gate, linear = node.shape(0), node.shape(1)
-    if gate is not None and linear is not None and len(gate) != len(linear):
-        node.fail(f"inputs of shapes {gate} and {linear} differ")
+    if gate is not None and linear is not None:
+        pairs = zip(gate, linear, strict=False)
+        if len(gate) != len(linear) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
+            node.fail(f"inputs of shapes {gate} and {linear} differ")
     same_as_input(node)
 
 

@@ -1,6 +1,6 @@
 """Operators defined by their decomposition: one formula of terms is NumPy reference, lowering, export and device form.
 
-    @composed("BiasGelu", DOMAIN, types="T=float T", infer=broadcast_all, examples=[case("f32[2,3,4]", "f32[4]")])
+    @composed("BiasGelu", DOMAIN, types="T=float T", infer=same_as_input, examples=[case("f32[2,3,4]", "f32[4]")])
     def bias_gelu(a: Term, b: Term) -> Term:
         return (a + b).call("Gelu")
 

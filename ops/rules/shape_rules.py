@@ -54,6 +54,25 @@ def broadcast_all(node: Inference) -> None:
     node.set(0, node.dtype(0), shape)
 
 
+def refuse_outside(node: Inference, *indices: int) -> None:
+    """Refuse inputs `indices` that do not broadcast to the shape of input 0."""
+    x = node.shape(0)
+    for index in indices:
+        shape = node.shape(index)
+        if x is None or shape is None:
+            continue
+        pairs = zip(reversed(x), reversed(shape), strict=False)
+        wrong = any(isinstance(a, int) and isinstance(b, int) and b not in (1, a) for a, b in pairs)
+        if len(shape) > len(x) or wrong:
+            node.fail(f"input {index} of shape {shape} does not broadcast to {x}")
+
+
+def broadcast_to_input(node: Inference) -> None:
+    """Every output has the dtype and shape of input 0, to which the other inputs broadcast."""
+    refuse_outside(node, *range(1, len(node)))
+    same_as_input(node)
+
+
 def axis_of(node: Inference, name: str, rank: int, *, inclusive: bool = False) -> int:
     """An axis attribute as a number from 0; `inclusive` allows the rank itself, which is after the last dimension."""
     axis = int(node.attributes[name])

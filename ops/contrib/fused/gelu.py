@@ -7,7 +7,7 @@ from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import case
 from ...rules.decomposition import composed
 from ...rules.expression import Term
-from ...rules.shape_rules import broadcast_all, same_as_input
+from ...rules.shape_rules import broadcast_to_input, same_as_input
 
 
 @composed("Gelu", MICROSOFT, types="float", infer=same_as_input, examples=[case("f32[2,3]"), case("f32[0,2]")])
@@ -16,7 +16,7 @@ def gelu(x: Term) -> Term:
     return x.call("Gelu")
 
 
-@composed("BiasGelu", MICROSOFT, types="T=float T", infer=broadcast_all, examples=[case("f32[2,3,4]", "f32[4]")])
+@composed("BiasGelu", MICROSOFT, types="T=float T", infer=broadcast_to_input, examples=[case("f32[2,3,4]", "f32[4]")])
 def bias_gelu(a: Term, b: Term) -> Term:
     """Gelu of ``a + b``; `b` belongs to the last axis."""
     return (a + b).call("Gelu")
@@ -26,7 +26,7 @@ def bias_gelu(a: Term, b: Term) -> Term:
     "FastGelu",
     MICROSOFT,
     types="T=float T",
-    infer=same_as_input,
+    infer=broadcast_to_input,
     examples=[case("f32[2,3,4]", "f32[4]"), case("f32[2,5]")],
 )
 def fast_gelu(x: Term, bias: Term | None = None) -> Term:

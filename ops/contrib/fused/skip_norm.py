@@ -19,7 +19,7 @@ from ...norm.moments import ROOT, inverse_root, rooted, the_inverse, the_mean
 from ...reduce.reduce import mean_of
 from ...rules.decomposition import composed
 from ...rules.expression import Term
-from ...rules.shape_rules import broadcast, same_as_input, shape_error
+from ...rules.shape_rules import broadcast, refuse_outside, same_as_input, shape_error
 
 
 def _infer_simplified(node: Inference) -> None:
@@ -60,6 +60,7 @@ def simplified_layer_normalization(
 
 def _infer_skip(node: Inference) -> None:
     x = node.shape(0)
+    refuse_outside(node, *range(1, len(node)))
     node.set(0, node.dtype(0), x)
     for index in (1, 2):
         node.set(index, F32, None if x is None else (*x[:-1], 1))
