@@ -10,33 +10,43 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.base.errors import FileAccessError, FormatError, LimitError, UsageError
+from ....runtime.base.errors import Error, FileAccessError, FormatError, LimitError, UsageError
 from ....runtime.base.units import counted
 from ....runtime.plugin.optional_package import optional_package
+from .trial_read import refuse_crashing
 
 USE = "Keras' .h5 weights"
 MAX_EXPANSION = 100
 """Bytes of an array for each byte that a file stores of it; compressed arrays of honest files have fewer."""
 SPARE_BYTES = 1 << 16
 """Bytes of an array that a file need not store."""
+DAMAGED = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
+"""Exceptions of h5py for structures that a file does not have as HDF5 says."""
 
 
 @contextlib.contextmanager
 def opened(source: str | os.PathLike[str] | bytes, title: str) -> Iterator[Any]:
     """An HDF5 file, or its bytes.
 
-    Raises FormatError for another kind of file, UnsupportedError without h5py.
+    Raises FormatError for another kind of file and for one that is damaged, UnsupportedError without h5py.
     """
     h5py = optional_package("h5py", USE)
     given = io.BytesIO(source) if isinstance(source, bytes) else os.fspath(source)
     if isinstance(given, str) and not os.path.isfile(given):
         raise FileAccessError("E-IO-OPEN", given, "no such file")
+    refuse_crashing(given if isinstance(given, str) else source, title, MAX_EXPANSION)
     try:
         file = h5py.File(given, "r")
-    except OSError as error:
+    except DAMAGED as error:
         raise FormatError("E-KERAS-HDF5", title, f"not an HDF5 file: {error}") from error
     with file:
-        yield file
+        try:
+            yield file
+        except Error:
+            raise
+        except DAMAGED as error:
+            why = f"damaged: {error.args[0] if error.args else type(error).__name__}"
+            raise FormatError("E-KERAS-HDF5", title, why, hint="Save the model again") from error
 
 
 @contextlib.contextmanager

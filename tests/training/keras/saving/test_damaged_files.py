@@ -1,13 +1,16 @@
 """Files of Keras that make no sense or ask for too much memory, and models that a file cannot describe."""
 
+import io
 import json
+import random
 import zipfile
 
 import h5py
 import numpy as np
 import pytest
-from candle_convert import FormatError, LimitError, UnsafeFileError, UnsupportedError, UsageError, nn
+from candle_convert import Error, FormatError, LimitError, UnsafeFileError, UnsupportedError, UsageError, nn
 from candle_convert import keras as ours
+from candle_convert.tests.builders.sampling import every
 
 
 def changed(path, change):
@@ -74,3 +77,46 @@ def test_arguments_of_save_model(tmp_path):
         ours.models.save_model(model, tmp_path / "a.keras", overwrite=False)
     with pytest.raises(UsageError, match="written as"):
         ours.models.save_model(model, tmp_path / "a.h5")
+
+
+def file_of_weights():
+    """The bytes of an older .h5 of Keras: datasets, and attributes of text in a global heap."""
+    layers = [ours.Input((4,)), ours.layers.Dense(3, name="dense")]
+    config = {"class_name": "Sequential", "config": ours.Sequential(layers).get_config()}
+    held = io.BytesIO()
+    with h5py.File(held, "w") as file:
+        file.attrs["model_config"] = json.dumps(config)
+        group = file.create_group("model_weights")
+        group.attrs["layer_names"] = np.array(["dense"], h5py.string_dtype())
+        dense = group.create_group("dense")
+        dense.attrs["weight_names"] = np.array(["kernel", "bias"], h5py.string_dtype())
+        dense.create_dataset("kernel", data=np.ones((4, 3), np.float32))
+        dense.create_dataset("bias", data=np.zeros(3, np.float32))
+    return held.getvalue()
+
+
+def changed_bytes(whole, seed):
+    draw, data = random.Random(seed), bytearray(whole)
+    for _ in range(draw.choice((1, 2, 8))):
+        data[draw.randrange(len(data))] = draw.choice((0, 1, 127, 128, 255))
+    return data[: draw.randrange(len(data))] if seed % 10 == 0 else data
+
+
+@pytest.mark.parametrize("seed", [136, *every(10, range(136))])
+def test_bytes_that_have_changed(seed, tmp_path):
+    """Whatever the HDF5 library raises, or does instead, is one error of ours: with seed 136 it crashes."""
+    (tmp_path / "a.h5").write_bytes(changed_bytes(file_of_weights(), seed))
+    try:
+        ours.models.load_model(tmp_path / "a.h5")
+    except Error as error:
+        assert "\n" not in str(error)
+
+
+def test_a_heap_through_which_the_library_loops(tmp_path):
+    """An object that takes no room; HDF5 2.0 does not come to an end."""
+    data = bytearray(file_of_weights())
+    at = data.index(b"GCOL") + 16
+    data[at : at + 16] = bytes(16)
+    (tmp_path / "a.h5").write_bytes(data)
+    with pytest.raises(FormatError, match="does not read it to its end"):
+        ours.models.load_model(tmp_path / "a.h5")
