@@ -68,9 +68,9 @@ class Checkpoint:
         state = load_nested(self.path)
         with taken_from(str(self.path)):
             before, run = float(state["before"]), {name: state["run"].get(name) for name in self._run}
-        for name, value in self._run.items():
-            if run[name] != value:
-                raise self._of_another(f"with another {name}", value, run[name])
+            others = [name for name, value in self._run.items() if run[name] != value]
+        for name in others:
+            raise self._of_another(f"with another {name}", self._run[name], run[name])
         if not math.isclose(before, self._before.loss, rel_tol=TOLERANCE):
             what = "of another model or on other rows, by the loss before it"
             raise self._of_another(what, f"{self._before.loss:g}", f"{before:g}")

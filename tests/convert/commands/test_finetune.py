@@ -20,9 +20,10 @@ from candle_convert.convert.translate.open_tokenizer import open_tokenizer
 from candle_convert.tests.builders import timm_outputs, tiny_llama
 from candle_convert.tests.builders.image_checkpoints import image_model, saved
 from candle_convert.tests.builders.mobilenet_v2 import mobilenet_v2
+from candle_convert.tests.builders.nested_values import changed
 from candle_convert.tests.builders.text_checkpoints import checkpoint
 from candle_convert.tests.builders.trained_tokenizers import sentencepiece
-from candle_convert.training.checkpoint.nested_file import load_nested
+from candle_convert.training.checkpoint.nested_file import load_nested, save_nested
 from PIL import Image
 from safetensors.numpy import load_file
 
@@ -350,6 +351,11 @@ def test_an_interrupted_run_goes_on(folder, capsys, interrupted_at, times, kept)
     assert len(load_nested("out.checkpoint")["losses"]) == kept
     assert run([*words, "out", "-q", "--resume", "--seed", "1"]) == 2
     assert "is of a run with another seed" in capsys.readouterr().err
+    state = load_nested("out.checkpoint")
+    save_nested(changed(state, ("run", "seed"), np.zeros(2, np.float32)), "out.checkpoint")
+    assert run([*words, "out", "-q", "--resume"]) == 3
+    assert "E-CHECKPOINT" in capsys.readouterr().err
+    save_nested(state, "out.checkpoint")
     found = reported(capsys, [*words, "out", "--resume"])
     np.testing.assert_allclose(found["losses"], whole["losses"], rtol=1e-5)
     for name, array in load_file("whole/adapter_model.safetensors").items():
