@@ -14,6 +14,7 @@ from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Output, Rows
 from ..elementwise.declare import quiet
 from ..reduce.reduction_axes import mean_over
+from ..rules.axes import axes_of
 from ..rules.expression import Term, lowered
 from ..rules.precision import widened
 from ..rules.shape_rules import same_as_input, shape_error
@@ -24,13 +25,23 @@ def _infer(node: Inference) -> None:
     x, groups = node.shape(0), node.attributes["num_groups"]
     if x is not None and (len(x) < 3 or groups < 1 or (isinstance(x[1], int) and x[1] % groups)):
         node.fail(f"an input of shape {x} has no {groups} groups of channels")
+    _refuse_matrices(node)
     same_as_input(node)
+
+
+def _refuse_matrices(node: Inference) -> None:
+    """Refuse a scale or bias that is not of rank 1."""
+    for index in (1, 2):
+        shape = node.shape(index)
+        if shape is not None and len(shape) != 1:
+            node.fail(f"input {index} has shape {shape}; it is of rank 1")
 
 
 def _infer_instance(node: Inference) -> None:
     x = node.shape(0)
     if x is not None and len(x) < 3:
         node.fail(f"an input of shape {x} has no spatial axes")
+    _refuse_matrices(node)
     same_as_input(node)
 
 
@@ -168,12 +179,19 @@ def nothing_consumed(node: Node, build: Builder) -> None:
     node.attributes.pop("consumed_inputs", None)
 
 
+def _infer_mean_variance(node: Inference) -> None:
+    x = node.shape(0)
+    if x is not None:
+        axes_of(node, node.attributes["axes"], len(x))
+    same_as_input(node)
+
+
 @op(
     "MeanVarianceNormalization",
     since=13,
     types="float",
     traits=(Trait.MIXES_POSITIONS, Trait.IMPRECISE_IN_F16),
-    infer=same_as_input,
+    infer=_infer_mean_variance,
     rows=_mean_variance_rows,
     examples=[case("f32[2,3,4,5]"), case("f32[2,3,4]", axes=[0, -1]), case("f32[0,3,4,5]", axes=[1])],
 )

@@ -26,6 +26,8 @@ def _infer(node: Inference) -> None:
     x = node.shape(0)
     if x is not None and len(x) < 2:
         node.fail(f"the input has shape {x}, a batch axis and a channel axis are needed")
+    if node.attributes.get("p") == 0:
+        node.fail("there is no norm for p = 0")
     node.set(0, node.dtype(0), None if x is None else (*x[:2], *(1,) * (len(x) - 2)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import Trait, case, op, upgrade
@@ -23,6 +24,8 @@ def infer_squeeze(node: Inference) -> None:
         return
     given = elements(node, 1)
     axes = constants(given)
+    if given is not None and len(given) > len(shape):
+        node.fail(f"{counted(len(given), 'axis', 'axes')} of {list(shape)}")
     if given is None or axes is None:
         node.set(0, node.dtype(0), None if given is None else [None] * (len(shape) - len(given)))
         return

@@ -26,6 +26,21 @@ CASES = {
             for name, value in (("qk_matmul_output_mode", 7), ("left_window_size", -2), ("right_window_size", -1000))
         ),
     ],
+    ("", "GroupNormalization"): [
+        case("f32[2,6,4,3]", "f32[1,6]", "f32[6]", num_groups=3),
+        case("f32[2,6,4,3]", "f32[6]", "f32[1,6]", num_groups=3),
+    ],
+    ("", "InstanceNormalization"): [
+        case("f32[2,3,4,5]", "f32[1,3]", "f32[3]"),
+        case("f32[2,3,4]", "f32[3]", "f32[3,1]"),
+    ],
+    ("", "MeanVarianceNormalization"): [
+        case("f32[120]"),
+        case("f32[2,3,4,5]", axes=[0, -1, 3]),
+        case("f32[2,3,4,5]", axes=[0, 4]),
+    ],
+    ("", "GlobalLpPool"): [case("f32[2,3,4,5]", p=0)],
+    ("", "Squeeze"): [case("f32[]", np.array([0, 2])), case("f32[1]", np.array([0, 0]))],
     ("com.microsoft", "BiasGelu"): [
         case("f32[2,3,8]", "f32[4]"),
         case("f32[2,3,4]", "f32[3]"),
