@@ -26,7 +26,8 @@ def listener(host: str, port: int = 0) -> socket.socket:
 
 
 def _unreachable(verb: str, host: str, port: int, error: OSError | UnicodeError) -> FileAccessError:
-    why = f"cannot {verb} at {host!r}, port {port}: {reason(error) if isinstance(error, OSError) else 'not a host name'}"
+    what = reason(error) if isinstance(error, OSError) else "not a host name"
+    why = f"cannot {verb} at {host!r}, port {port}: {what}"
     return FileAccessError("E-RANK-ADDRESS", None, why, hint="Set MASTER_ADDR and MASTER_PORT")
 
 

@@ -1,4 +1,5 @@
-"""Environment variables of ranks: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torchrun sets them, CANDLE_RANK_KEY."""
+"""Environment variables of ranks: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torchrun sets them, and
+CANDLE_RANK_KEY."""
 
 from __future__ import annotations
 

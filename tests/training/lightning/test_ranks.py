@@ -149,7 +149,13 @@ def test_ddp_of_torch(tmp_path):
     np.testing.assert_allclose(found["losses"], expected, rtol=1e-6, atol=1e-6)
 
 
-VARIABLES = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "CANDLE_RANK_KEY": "ab"}
+VARIABLES = {
+    "RANK": "0",
+    "WORLD_SIZE": "2",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "29500",
+    "CANDLE_RANK_KEY": "ab",
+}
 NONSENSE = ("abc", "-1", "1e30", "9" * 5000, "nan", " ", "\u0661", "\x1b[31m")
 
 
