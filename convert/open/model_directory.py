@@ -42,6 +42,8 @@ _COPY = re.compile(
     re.IGNORECASE,
 )
 """The names that transformers, diffusers, Optimum and the makers of models give to the copies of one model."""
+ARRAYS = ".npz"
+"""Suffix of a model's weights, and of the inputs and results that are kept next to a model."""
 SHOWN = 20
 
 
@@ -123,22 +125,31 @@ def model_folder(folder: Path) -> Path:
 
 
 def copies(folder: Path, chosen: str, others: Sequence[str], names: Sequence[str]) -> str | None:
-    """A notice of files next to the chosen one that are copies of its model by their names.
+    """A note on the files next to the chosen one: by their names copies of its model, or npz files with inputs or
+    results of a model whose own file has a conventional name.
 
     Raises UsageError where they are other models, or parts of this one that no index names.
     """
     if not others:
         return None
     parts = not chosen.endswith(INDEX) and any(_same_set(chosen, name) for name in others)
-    if parts or not all(map(_COPY.fullmatch, [chosen.removesuffix(INDEX), *others])):
+    arrays = [name for name in others if name.lower().endswith(ARRAYS) and not _COPY.fullmatch(name)]
+    known = (name for name in (chosen.removesuffix(INDEX), *others) if name not in arrays)
+    if parts or not all(map(_COPY.fullmatch, known)):
         raise several(folder, names)
-    return skipped(chosen, others)
+    return skipped(chosen, [name for name in others if name not in arrays], arrays)
 
 
-def skipped(chosen: str, others: Sequence[str]) -> str:
-    """A note on copies of a model next to the file that is read."""
-    shown = ", ".join(others[:SHOWN]) + (f" and {len(others) - SHOWN} more" if len(others) > SHOWN else "")
-    return f"reading {chosen}; skipped likely copies of the model: {shown}"
+def skipped(chosen: str, others: Sequence[str], arrays: Sequence[str] = ()) -> str:
+    """A note on copies of a model, and on files of arrays, next to the file that is read."""
+    kinds = (("likely copies of the model", others), ("arrays that are not the model", arrays))
+    return "; ".join(
+        [f"reading {chosen}", *(f"skipped {what}: {_shortened(names)}" for what, names in kinds if names)]
+    )
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def several(folder: Path, names: Sequence[str]) -> UsageError:

@@ -82,6 +82,22 @@ def test_copies_of_one_model_are_named(chosen, others, tmp_path, capsys):
     assert "optimizer" not in said
 
 
+@pytest.mark.parametrize("shards", [False, True])
+def test_arrays_next_to_a_model_are_named(shards, tmp_path, capsys):
+    """As transformers reads such a directory, and as our commands leave it: `-o vectors.npz`."""
+    folder = sharded(tmp_path / "model") if shards else saved(tmp_path / "model", "model.safetensors")
+    saved(folder, "inputs.npz", "outputs.npz", "pytorch_model.bin", value=2.0)
+    assert cc.open(folder).keys() == ({"w0", "w1", "w2", "w3"} if shards else {"w"})
+    assert run(["convert", str(folder), str(tmp_path / "out.safetensors")]) == 0
+    said = capsys.readouterr().err
+    assert "copies of the model: pytorch_model.bin; skipped arrays that are not the model: inputs.npz, outputs.npz" in (
+        " ".join(said.split())
+    )
+    saved(folder, "unrelated.safetensors")
+    with pytest.raises(cc.UsageError, match=r"E-DIR-CHOICE.*unrelated\.safetensors"):
+        cc.open(folder)
+
+
 def test_shards_with_an_index_and_copies_of_them(tmp_path):
     folder = saved(
         sharded(tmp_path / "model"),
