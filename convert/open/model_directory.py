@@ -143,9 +143,7 @@ def copies(folder: Path, chosen: str, others: Sequence[str], names: Sequence[str
 def skipped(chosen: str, others: Sequence[str], arrays: Sequence[str] = ()) -> str:
     """A note on copies of a model, and on files of arrays, next to the file that is read."""
     kinds = (("likely copies of the model", others), ("arrays that are not the model", arrays))
-    return "; ".join(
-        [f"reading {chosen}", *(f"skipped {what}: {_shortened(names)}" for what, names in kinds if names)]
-    )
+    return "; ".join([f"reading {chosen}", *(f"skipped {what}: {_shortened(names)}" for what, names in kinds if names)])
 
 
 def _shortened(names: Sequence[str]) -> str:

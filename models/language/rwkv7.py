@@ -3,6 +3,8 @@ the first layer's values."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ...runtime.contract.architecture import Architecture, Config, Key, Row, Stored, Weight
 from ...runtime.contract.hyperparameter import COUNT, REAL
 from ...runtime.ir.graph import Value
@@ -31,6 +33,8 @@ RATES = {"w": "decay", "a": "iclr", "v": "value_residual_mix", "g": "gate"}
 """Vectors computed by low-rank projections, and their GGUF names."""
 RANKS = {"w": "decay", "a": "a", "v": "v", "g": "gate"}
 MIXED = "rwkvag"
+LLAMA_CPP_VECTOR = 64
+"""Elements that llama.cpp's kernel takes of a head at once, with AVX-512; no remainder is computed apart."""
 MAX_LOG_DECAY = -0.606531
 """Logarithm of the strongest decay, -exp(-1/2), with the digits used in training."""
 KEYS_7: tuple[Row, ...] = (
@@ -259,6 +263,13 @@ def _step(net: Net, states: list[Value], entries: list[Value]) -> tuple[list[Val
     return [state], [net.MatMul(state, r)]
 
 
+def _head_remainder(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of llama.cpp, whose vectors reach past the end of heads of other sizes."""
+    if config.head_size % LLAMA_CPP_VECTOR == 0:
+        return None
+    return f"may compute other logits with heads whose size is not a multiple of {LLAMA_CPP_VECTOR}"
+
+
 ARCHITECTURES = (
     Architecture(
         "rwkv7",
@@ -272,5 +283,6 @@ ARCHITECTURES = (
         settle=settle,
         ignored=(r"(blocks|layers)\.0\.att(ention)?\.v[012]$", r"layers\.0\.attn\.v_lora\."),
         implied=lambda said, graph: infer_config(graph, "blocks.0.att.r_k", "rwkv7", "blocks.0.att.r_k"),
+        deviations=(_head_remainder,),
     ),
 )

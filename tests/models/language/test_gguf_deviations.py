@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from candle_convert import models
 from candle_convert.runtime.contract.weight_binding import architectures
-from candle_convert.tests.builders.gguf_cases import built, one_of_each
+from candle_convert.tests.builders import rwkv_checkpoints
+from candle_convert.tests.builders.gguf_cases import LENGTH, built, one_of_each
 from candle_convert.tests.oracles.libllama import NAME, Libllama
 from candle_convert.tests.oracles.transformers import difference
 
@@ -84,3 +85,24 @@ def test_factors_that_llama_cpp_takes_by_its_context(tmp_path):
         theirs = Libllama(path)
         assert difference(np.stack([theirs.advance([token]) for token in ids[0]])[None], want) > 0.1
         theirs.close()
+
+
+@pytest.mark.parametrize(("version", "size"), [(6, 16), (6, 64), (7, 16), (7, 64)])
+def test_heads_of_rwkv(version, size, tmp_path, monkeypatch):
+    """The kernel of RWKV 7 has no remainder loop."""
+    monkeypatch.setattr(rwkv_checkpoints, "SIZE", size)
+    monkeypatch.setattr(rwkv_checkpoints, "WIDTH", rwkv_checkpoints.HEADS * size)
+    (tmp_path / "model").mkdir()
+    weights = rwkv_checkpoints.weights_of(version, 0)
+    place = rwkv_checkpoints.write(tmp_path / "model", version, weights, "fla" if version == 7 else "hf")
+    ids, path = np.random.default_rng(0).integers(0, rwkv_checkpoints.VOCABULARY, (1, LENGTH)), tmp_path / "model.gguf"
+    size_key = {f"rwkv{version}.vocab_size": np.uint32(rwkv_checkpoints.VOCABULARY)}
+    report = cc.convert(place, path, metadata={"tokenizer.ggml.model": "no_vocab", **size_key})
+    differs = version == 7 and size < 64
+    said = "not a multiple of 64" in " ".join(note.message for note in report.notes if note.code == "W-GGUF-LLAMA-CPP")
+    assert said == differs
+    if NAME and not differs:
+        theirs = Libllama(path)
+        got = np.stack([theirs.advance([token]) for token in ids[0]])[None]
+        theirs.close()
+        assert difference(got, models.load(place, threads=1).logits(ids)) < 1e-4
