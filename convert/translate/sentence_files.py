@@ -11,6 +11,7 @@ from ...models.pipelines.sentence_modules import (
     CODE,
     GGUF_DENSE,
     SETTINGS,
+    dense_folders,
     dense_settings,
     gguf_dense,
     gguf_pooling,
@@ -73,9 +74,13 @@ def pooling_key(graph: Graph, model: Model) -> dict[str, Meta]:
     import numpy
 
     listed = module_list(graph)
-    if listed is None or model.task.name not in (FEATURE_EXTRACTION, TEXT_GENERATION):
+    if model.task.name not in (FEATURE_EXTRACTION, TEXT_GENERATION):
         return {}
     path = graph.files[0] if graph.files else None
+    if listed is None:
+        if folders := dense_folders(graph):
+            raise UnsupportedError("E-OUT-ARCH", path, f"GGUF has no place for {', '.join(folders)}", hint=HINT)
+        return {}
     kinds = [kind for kind, _ in listed[1:] if kind not in ("Pooling", "Dropout")]
     held = {NORMALIZE, DENSE} if GGUF_DENSE[0] in model.weights else {NORMALIZE}
     others = [kind for kind in kinds if kind not in held]

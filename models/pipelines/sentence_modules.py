@@ -127,7 +127,7 @@ def sentence_modules(options: RunOptions, *, causal: bool) -> SentenceModules:
             return _listed(source, options, listed, default)
         if (said := gguf_pooling(source)) is not None:
             return SentenceModules((said,) if said else default, stages=(*_gguf_dense(source), normalized))
-        folders = [match[1] for name in source.attachments if (match := DENSE_FOLDER.fullmatch(name))]
+        folders = dense_folders(source)
         if len(folders) > 1:
             why = f"the model has several Dense modules and no {MODULES}: {', '.join(sorted(folders))}"
             raise UnsupportedError(CODE, path, why, hint=f"Copy {MODULES} from the model's repository")
@@ -151,6 +151,11 @@ def module_list(source: Graph) -> list[tuple[str, str]] | None:
     except ParameterError as error:
         path = source.files[0] if source.files else None
         raise FormatError(CODE, path, f"invalid {error.key} in {MODULES}: {error}") from error
+
+
+def dense_folders(source: Graph) -> list[str]:
+    """The folders of Dense modules of a model, such as ``2_Dense_1024``, whether modules.json names them or not."""
+    return [match[1] for name in source.attachments if (match := DENSE_FOLDER.fullmatch(name))]
 
 
 def embeds(source: Graph) -> bool:

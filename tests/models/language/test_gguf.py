@@ -1,5 +1,7 @@
 """GGUF files of decoders: in libllama token by token, and back in transformers."""
 
+import json
+
 import candle_convert as cc
 import numpy as np
 import pytest
@@ -66,3 +68,28 @@ def test_a_decoder_without_a_head(name, kind, tmp_path):
     cc.convert(path, tmp_path / "back", to="safetensors")
     again = models.load(tmp_path / "back", threads=1)
     assert difference(again(ids)["last_hidden_state"][0], want) <= case.tolerance
+
+
+def test_a_dense_module_without_a_list_of_modules(tmp_path):
+    """The layout of stella_en_1.5B_v5 as candle reads it: `embed` applies the module, GGUF has no place for it."""
+    (case,) = cases("Qwen2Model", "qwen2", Qwen2Model={"head_dim": 16})
+    reference = made(case, 0, tmp_path / "model")
+    width = reference.config.hidden_size
+    folder = tmp_path / "model" / "2_Dense_24"
+    folder.mkdir()
+    identity = "torch.nn.modules.linear.Identity"
+    said = {"in_features": width, "out_features": 24, "bias": True, "activation_function": identity}
+    (folder / "config.json").write_text(json.dumps(said))
+    dense = torch.nn.Linear(width, 24)
+    weights = {f"linear.{name}": tensor.detach().numpy() for name, tensor in dense.named_parameters()}
+    cc.save_file(weights, folder / "model.safetensors")
+    ids = np.random.default_rng(0).integers(3, reference.config.vocab_size, 20)
+    with torch.no_grad():
+        hidden = reference(torch.tensor(ids[None])).last_hidden_state[0]
+        want = torch.nn.functional.normalize(dense(hidden[-1]), dim=0).numpy()
+    for path in (tmp_path / "model", tmp_path / "copy"):
+        assert difference(models.load(path, threads=1).embed([ids.tolist()], normalize=True)[0], want) <= case.tolerance
+        cc.convert(tmp_path / "model", tmp_path / "copy", to="safetensors", force=True)
+    with pytest.raises(cc.UnsupportedError, match=r"E-OUT-ARCH.*no place for 2_Dense_24"):
+        cc.convert(tmp_path / "model", tmp_path / "model.gguf")
+    assert not (tmp_path / "model.gguf").exists()
