@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ....models.pipelines.diffusion.picture_gguf import ARCHITECTURE, PictureGguf
 from ....models.schema.diffusion.module_names import renamed, swapped
-from ....runtime.base.errors import UnsupportedError
+from ....runtime.base.errors import FormatError, UnsupportedError
 from ....runtime.contract.architecture import ORIGINAL
 from ....runtime.contract.weight_binding import list_names, unbind
 from ....runtime.ir.graph import Graph
@@ -40,8 +40,21 @@ def to_picture_gguf(graph: Graph, model: Model, kind: PictureGguf) -> tuple[tupl
         raise _inexpressible(graph, kind, f"it has no name for {list_names(lost)}")
     if kind.part is not None and (why := lost_settings(kind.part, model.config, weights)):
         raise _inexpressible(graph, kind, why)
+    if kind.part is None and (why := _implied_otherwise(model, weights)):
+        graph.note("W-GGUF-SETTING", f"{kind.name} files need a config.json next to them: {why}")
     graph.weights = weights
     return _described(graph, kind)
+
+
+def _implied_otherwise(model: Model, weights: Mapping[str, StoredTensor]) -> str:
+    """Hyper-parameters that readers of the weights alone take to be otherwise; empty where there are none."""
+    try:
+        implied = bind_model(Graph(weights=dict(weights))).config.values
+    except FormatError:
+        return "the weights do not imply the sizes of heads and axes"
+    ours = {row.name: model.config.values.get(row.name) for row in model.architecture.keys}
+    differing = {name: value for name, value in ours.items() if value != implied.get(name)}
+    return "; ".join(f"{name} is {value}, but files imply {implied.get(name)}" for name, value in differing.items())
 
 
 def to_pipeline_gguf(graph: Graph) -> tuple[tuple[str, str], ...]:

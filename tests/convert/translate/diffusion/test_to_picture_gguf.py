@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import candle_convert as cc
 import pytest
 from candle_convert.convert.cli.main import run
 from candle_convert.tests.builders.text_to_image import telling
@@ -114,6 +115,30 @@ def test_what_the_layout_cannot_express_is_refused(name, tmp_path, capsys):
     assert why in said
     assert "Write safetensors" in said
     assert not (tmp_path / "out.gguf").exists()
+
+
+AXES = {"published": ((16, 56, 56), 1), "narrow-heads": ((4, 6, 6), 4), "other-axes": ((32, 48, 48), 1)}
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_rotary_axes_of_flux(name, tmp_path, capsys):
+    """Files of FLUX say nothing of its axes: readers take those of the published models."""
+    axes, heads = AXES[name]
+    own = {"in_channels": 16, "num_layers": 1, "num_single_layers": 1, "joint_attention_dim": 24}
+    sizes = {"attention_head_dim": sum(axes), "num_attention_heads": heads, "pooled_projection_dim": 8}
+    made = telling(diffusers.FluxTransformer2DModel(**own, **sizes, axes_dims_rope=axes))
+    made.save_pretrained(tmp_path / "flux")
+    assert run(["convert", str(tmp_path / "flux"), str(tmp_path / "out.gguf")]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert ("W-GGUF-SETTING flux files need a config.json next to them" in said) == (name != "published")
+    if name == "published":
+        sizes = {"hidden_states": (1, 6, 16), "encoder_hidden_states": (1, 5, 24), "pooled_projections": (1, 8)}
+        given = {key: torch.randn(shape) for key, shape in sizes.items()} | {"timestep": torch.tensor([0.5])}
+        given |= {"img_ids": torch.arange(18.0).reshape(6, 3), "txt_ids": torch.zeros(5, 3)}
+        with torch.no_grad():
+            want = made.eval()(**given).sample.numpy()
+        found = cc.models.load(tmp_path / "out.gguf", threads=1)(**{key: item.numpy() for key, item in given.items()})
+        assert abs(found["sample"] - want).max() <= 2e-5 * abs(want).max()
 
 
 def test_families_of_other_networks_are_not_imported():
