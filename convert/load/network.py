@@ -99,7 +99,8 @@ def _opened(files: Mapping[str, Path], decoder: Graph) -> dict[str, Graph]:
 def _refuse_unknown(graph: Graph) -> None:
     """Raise UsageError for a graph that is neither a language model nor one of another known task."""
     inputs, outputs = ([value.name for value in values] for values in (graph.inputs, graph.outputs))
-    if IDS not in inputs:
+    columns = next(((value.shape or ())[2:] for value in graph.inputs if value.name == IDS), None)
+    if columns is None or not all(isinstance(count, int) for count in columns):
         refuse_lone(graph)
         path = graph.files[0] if graph.files else None
         found, hint = f"{', '.join(inputs)} to {', '.join(outputs)}", "candle-convert run computes any graph"

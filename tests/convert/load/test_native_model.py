@@ -70,3 +70,16 @@ def test_weights_of_an_adapter_say_how_they_are_used(tmp_path):
     cc.save_file({"base_model.model.layers.0.q.lora_A.weight": np.zeros((2, 4), np.float32)}, path)
     with pytest.raises(cc.Error, match=f"LoRA adapter.*candle-convert MODEL OUT --lora {tmp_path}"):
         cc.models.load(path)
+
+
+def test_a_network_of_several_rows_of_ids_is_not_a_language_model(tmp_path):
+    """The second stage of MetaVoice: codebooks stand before the length."""
+    onnx = pytest.importorskip("onnx")
+    ids = onnx.helper.make_tensor_value_info("input_ids", onnx.TensorProto.INT64, ["batch", 2, "length"])
+    logits = onnx.helper.make_tensor_value_info("logits.0", onnx.TensorProto.INT64, ["batch", 2, "length"])
+    nodes = [onnx.helper.make_node("Identity", ["input_ids"], ["logits.0"])]
+    opset = [onnx.helper.make_opsetid("", 17)]
+    made = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [ids], [logits]), opset_imports=opset)
+    onnx.save(made, tmp_path / "model.onnx")
+    with pytest.raises(cc.UsageError, match=r"E-ONNX-TASK.*input_ids to logits\.0"):
+        cc.models.load(tmp_path / "model.onnx", threads=1)
