@@ -47,7 +47,7 @@ def to_picture_gguf(graph: Graph, model: Model, kind: PictureGguf) -> tuple[tupl
 
 
 def _implied_otherwise(model: Model, weights: Mapping[str, StoredTensor]) -> str:
-    """Hyper-parameters that readers of the weights alone take to be otherwise; empty where there are none."""
+    """Hyper-parameters that readers of the weights alone take to be otherwise; empty if there is no such one."""
     try:
         implied = bind_model(Graph(weights=dict(weights))).config.values
     except FormatError:
