@@ -8,12 +8,12 @@ import re
 from collections.abc import Collection
 
 from ....ops.quants.packings import packings
-from ....runtime.base.errors import UnsafeFileError, UnsupportedError, UsageError
+from ....runtime.base.errors import FormatError, UnsafeFileError, UnsupportedError, UsageError
 from ....runtime.base.units import counted
 from ....runtime.contract.format import Format
 from ....runtime.contract.quantization_scheme import Packing
 from ....runtime.ir.graph import Graph
-from ....runtime.tensor.storage import Held
+from ....runtime.tensor.storage import Derived, Held
 from ....runtime.tensor.stored_tensor import StoredTensor
 from ...open.prequantized import CONFIG, configuration
 from ...translate.model_facts import LEFT_ALONE
@@ -68,7 +68,7 @@ def pack_weights(
             unfit += [] if alone or name not in names else [name]
             continue
         del weights[name]
-        made = packing.pack(tensor, group)
+        made = packing.pack(_finite(name, tensor), group)
         weights |= {f"{stem}.{part}": each for part, each in made.items()}
         packed[name] = sum(each.nbytes for each in made.values())
     _refuse(graph, packing, group, bool(packed), unfit, no_fallback)
@@ -81,6 +81,25 @@ def pack_weights(
     what = f"{counted(len(packed), 'matrix', 'matrices')} as {packing.name}"
     graph.event("W-PACKED", f"{what}: {packing.title}{groups}")
     return packed
+
+
+def _finite(name: str, weight: StoredTensor) -> StoredTensor:
+    """The weight; reading raises FormatError for values that are not finite, which no code stands for."""
+    import numpy
+
+    kind, size = weight.dtype.as_numpy(), weight.dtype.block_nbytes
+
+    def read(start: int, stop: int) -> bytes | memoryview:
+        data = weight.storage.read(start, stop)
+        finite = numpy.isfinite(numpy.frombuffer(data, kind))
+        if not finite.all():
+            why = f"tensor {name!r} has NaN or infinity at element {start // size + int(finite.argmin()):,}"
+            hint = "Clean the weight, or leave it out: --tensor-type NAME=bf16"
+            raise FormatError("E-NAN", None, why, hint=hint)
+        return data
+
+    storage = Derived(weight.nbytes, size, read, sequential=weight.storage.sequential)
+    return StoredTensor(weight.dtype, weight.shape, storage)
 
 
 def _refuse(graph: Graph, packing: Packing, group: int, packed: bool, unfit: list[str], no_fallback: bool) -> None:

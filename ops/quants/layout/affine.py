@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ....runtime.base.errors import FormatError
 from ....runtime.tensor.dtype import F16, F32, DType
 from ....runtime.tensor.stored_tensor import StoredTensor
 from .fields import Values
@@ -30,11 +31,16 @@ def scale_dtype(weight: StoredTensor) -> DType:
 
 
 def _rounded(scales: Values, dtype: DType) -> Values:
-    """Scales rounded to a dtype; those that it rounds to zero become its smallest number."""
+    """Scales rounded to a dtype; those that it rounds to zero become its smallest number. FormatError for scales that
+    it cannot hold."""
     kind: Any = dtype.as_numpy()
     smallest = np.float32(2.0**-24 if dtype == F16 else 2.0**-126)
     usable = np.where(scales > 0, np.maximum(scales, smallest), np.float32(EPSILONS[dtype.name]))
-    found: Values = usable.astype(kind).astype(np.float32)
+    with np.errstate(over="ignore"):
+        found: Values = usable.astype(kind).astype(np.float32)
+    if not np.isfinite(found).all():
+        why = f"a group of weights needs a scale of {float(usable.max()):g}, which {dtype.name} cannot hold"
+        raise FormatError("E-NAN", None, why, hint="Choose a type of compressed-tensors for weights in f32, or GGUF")
     return found
 
 

@@ -114,6 +114,18 @@ def test_matrices_that_do_not_fit(tmp_path, capsys):
     assert not (tmp_path / "again").exists()
 
 
+@pytest.mark.parametrize("name", ["W4A16", "GPTQ-INT4", "BNB-8BIT"])
+def test_values_that_no_code_stands_for(name, model, tmp_path):
+    weights = {each: array.astype(np.float32) for each, array in cc.load_file(model / "model.safetensors").items()}
+    weights[f"{LAYER}.weight"][3, 5] = np.inf
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "config.json").write_text((model / "config.json").read_text())
+    cc.save_file(weights, tmp_path / "in" / "model.safetensors")
+    with pytest.raises(cc.FormatError, match=f"E-NAN.*{LAYER}.weight' has NaN or infinity at element 773"):
+        cc.quantize(tmp_path / "in", tmp_path / "out", name)
+    assert not (tmp_path / "out").exists()
+
+
 def test_layers_that_store_transposed_matrices_are_refused(tmp_path):
     config = transformers.GPT2Config(n_embd=128, n_layer=1, n_head=2, vocab_size=50, n_positions=16)
     transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "in")

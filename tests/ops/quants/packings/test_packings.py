@@ -1,6 +1,7 @@
 """Packings: bytes of compressed-tensors' own library, and codes by the definitions of GPTQ, AWQ and bitsandbytes, which
 readers tested with these libraries' files decode."""
 
+import candle_convert as cc
 import numpy as np
 import pytest
 import torch
@@ -145,6 +146,17 @@ def test_rows_of_8_bits_by_their_definition():
     largest = weight.abs().amax(1, keepdim=True)
     want = torch.round(weight * (127 / largest).nan_to_num(posinf=0)) * largest / 127
     np.testing.assert_allclose(read(packings()["bnb-8bit"], weight, 1), want.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "held"), [("gptq-int4", False), ("awq", False), ("w4a16", True), ("bnb-4bit", True)])
+def test_scales_that_f16_cannot_hold(name, held):
+    weight = drawn(64, 128)
+    weight[5, 5] = 1e6
+    if held:
+        assert np.isfinite(read(packings()[name], weight, 128)).all()
+    else:
+        with pytest.raises(cc.FormatError, match=r"needs a scale of .*, which f16 cannot hold"):
+            read(packings()[name], weight, 128)
 
 
 @pytest.mark.parametrize("name", packings())
