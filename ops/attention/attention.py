@@ -42,7 +42,7 @@ def _infer(node: Inference) -> None:
     q4, k4, v4 = (_four(shape, count) for shape, count in ((q, heads), (k, kv_heads), (v, kv_heads)))
     total = k4[2] if node.value(4) is None else _sum(k4[2], past[2] if past is not None and len(past) == 4 else None)
     mask = node.shape(3)
-    if mask and isinstance(mask[-1], int) and isinstance(total, int) and mask[-1] > total:
+    if mask and isinstance(mask[-1], int) and isinstance(total, int) and mask[-1] > max(1, total):
         node.fail(f"the mask has shape {mask}, for {counted(total, 'key')}")
     width = _product(heads, v4[3]) if len(q) == 3 else None
     node.set(0, node.dtype(0), (*q[:2], width) if len(q) == 3 else (*q4[:3], v4[3]))
