@@ -7,8 +7,10 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.convert.cli.main import run
+from candle_convert.convert.sounds.write_sound import write_sound
 from candle_convert.tests.builders import packaged_models
 from candle_convert.tests.builders.paths import EXAMPLES
+from candle_convert.tests.builders.speech_checkpoints import WHISPERS, whisper
 from gguf import GGUFReader
 from safetensors.numpy import load_file
 
@@ -24,6 +26,9 @@ def files(tmp_path_factory):
     (folder / "texts.txt").write_text("".join(f"the text of number {number}\n" for number in range(LINES)))
     (folder / "prompts.jsonl").write_text(json.dumps({"prompt": "a"}) + "\n")
     (folder / "minilm").symlink_to(packaged_models.minilm())
+    whisper(WHISPERS[0], 0, folder / "whisper")
+    for name in ("a.wav", "b.wav"):
+        write_sound(folder / name, np.zeros(16000, np.float32), 16000)
     return folder
 
 
@@ -42,6 +47,7 @@ def stored(path):
         (["generate", "model", "-p", "a", "--tensor-parallel", "2"], "rank", ["model"], True),
         (["imatrix", "model", "-d", "texts.txt", "-o", "out.gguf"], "piece", ["model"], True),
         (["eval", "model", "--metric", "ppl", "--data", "texts.txt"], "piece", ["model"], True),
+        (["transcribe", "whisper", "a.wav", "b.wav"], "piece", ["whisper"], True),
         (["hash", "model"], "piece", ["model"], False),
         (["hash", "model/config.json", "--file"], "piece", [], False),
         (["verify", "model", "model.gguf"], "piece", ["model", "model.gguf"], False),
