@@ -52,11 +52,13 @@ class Hosts:
         """A command in a host."""
         return ["ip", "netns", "exec", self.names[number], *words]
 
-    def start(self, number, *words, below=BELOW):
-        """Start a program in a host, which imports the package from the folder `below`."""
+    def start(self, number, *words, below=BELOW, hidden=None):
+        """Start a program in a host, which imports the package from the folder `below`, and for which the folder
+        `hidden` is empty."""
         where = {**os.environ, "PYTHONPATH": str(below)}
+        hiding = ["sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(hidden)] if hidden else []
         process = subprocess.Popen(
-            self.command(number, sys.executable, *words),
+            self.command(number, *hiding, sys.executable, *words),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=where,
@@ -71,11 +73,11 @@ class Hosts:
         time.sleep(1)
         return f"tcp://{self.addresses[number]}:8786"
 
-    def worker(self, number, scheduler, below=BELOW):
+    def worker(self, number, scheduler, below=BELOW, hidden=None):
         """Start a worker."""
         return self.start(
             number, "-m", "distributed.cli.dask_worker", scheduler, "--host", self.addresses[number], "--nthreads", "1",
-            "--no-dashboard", "--local-directory", f"/tmp/{self.mark}", below=below,
+            "--no-dashboard", "--local-directory", f"/tmp/{self.mark}", below=below, hidden=hidden,
         )  # fmt: skip
 
     def convert(self, number, *words):

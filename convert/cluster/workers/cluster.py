@@ -68,6 +68,10 @@ class Cluster:
         where: the address of a scheduler (``tcp://host:8786``, ``tls://...``), ``local:N`` for N processes of this
             machine, or a connected `distributed.Client`, which is left open.
 
+    Attributes:
+        places: addresses of the workers that reach the files, where others do not; None for all workers.
+        left_out: how many these others are, and why.
+
     Raises:
         UsageError: `where` is none of these.
         UnsupportedError: Dask is not installed, or a worker runs another version of this package.
@@ -83,6 +87,8 @@ class Cluster:
         self._client: Any = None
         self._starting = threading.RLock()
         self._early: threading.Thread | None = None
+        self.places: list[str] | None = None
+        self.left_out: str | None = None
         if not isinstance(where, str):
             self._client = _client_of(where)
             self.where = str(where.scheduler.address)
@@ -137,14 +143,20 @@ class Cluster:
         """The workers that are there, or that ``local:N`` is going to start."""
         if self._client is None and self._local:
             return Workers(self._local, self._local * self._local_threads, _local_memory(self._local))
-        found = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        found = self._present.values()
         limits = [int(each["memory_limit"]) for each in found if each["memory_limit"]]
         return Workers(len(found), sum(int(each["nthreads"]) for each in found), min(limits, default=0))
 
     @property
+    def _present(self) -> dict[str, Any]:
+        """What the scheduler says of the workers that are there and take part, by address."""
+        found = self.client.scheduler_info(n_workers=-1)["workers"]
+        return {address: each for address, each in found.items() if self.places is None or address in self.places}
+
+    @property
     def addresses(self) -> list[str]:
         """The addresses of the workers that are there."""
-        return list(self.client.scheduler_info(n_workers=-1)["workers"])
+        return list(self._present)
 
     @property
     def _local_threads(self) -> int:
@@ -235,8 +247,8 @@ class Cluster:
         return client
 
     def check(self, readable: Sequence[str] = (), writable: str | None = None) -> None:
-        """Refuse workers of another version, and workers without access to the files. Those that cannot be reached are
-        left to the scheduler, which drops them.
+        """Refuse workers of another version, and leave out those without access to the files: FileAccessError if all
+        are. Those that cannot be reached are left to the scheduler, which drops them.
 
         Args:
             readable: absolute paths of files that are read; writable: of the folder that is written.
@@ -246,18 +258,21 @@ class Cluster:
         reached = {address: answer for address, answer in found.items() if not isinstance(answer, OSError)}
         if not reached:
             raise _no_worker(self.where)
+        problems: dict[str, str] = {}
         for address, answer in reached.items():
             if isinstance(answer, BaseException):
                 raise _other_version(str(answer)) from answer
             installed, problem = answer
             worker.refuse_version(version(), installed, address)
             if problem is not None:
-                raise FileAccessError(
-                    "E-CLUSTER-FILE",
-                    None,
-                    f"{problem} by the worker at {address}",
-                    hint="All workers have to reach the files by the same paths",
-                )
+                problems[address] = problem
+        example = next((f"{problem} by the worker at {address}" for address, problem in problems.items()), "")
+        if len(problems) == len(reached):
+            raise FileAccessError(
+                "E-CLUSTER-FILE", None, example, hint="Workers have to reach the files by the same paths"
+            )
+        self.places = [address for address in reached if address not in problems] if problems else None
+        self.left_out = f"{counted(len(problems), 'worker')} left out: {example}" if problems else None
 
     def begin(self, share: Callable[[], Share]) -> None:
         """Called before work is sent, with what computes the share of each worker."""
@@ -352,7 +367,7 @@ class _Run:
     def _send(self, number: int, piece: Any) -> None:
         client = self.cluster.client
         task = version(), self.key, self.work, piece, self.limits
-        future = client.submit(worker.perform, *task, pure=False, priority=-number)
+        future = client.submit(worker.perform, *task, pure=False, priority=-number, workers=self.cluster.places)
         self.sent[future.key] = number, piece, future
         future.add_done_callback(self.ended.put)
 

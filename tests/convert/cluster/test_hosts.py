@@ -40,6 +40,24 @@ def test_conversion(three, model, tmp_path):
             three.second.kill()
 
 
+def test_workers_without_the_files(three, model, tmp_path):
+    """Work goes to the workers that can read the model; where none can, there is no output."""
+    cc.convert(model, tmp_path / "alone.gguf", dtype="f16")
+    other = three.worker(0, three.address, hidden=model.parent)
+    words = ("convert", str(model), str(tmp_path / "out.gguf"), "--dtype", "f16", "--force", "--cluster", three.address)
+    try:
+        for _ in range(20):
+            done = three.convert(0, *words)
+            assert done.returncode == 0, done.stderr
+            assert (tmp_path / "out.gguf").read_bytes() == (tmp_path / "alone.gguf").read_bytes()
+            if "1 worker left out" in done.stderr:
+                break
+        assert f"1 worker left out: {model} cannot be read by the worker at tcp://" in " ".join(done.stderr.split())
+    finally:
+        other.terminate()
+        other.wait(20)
+
+
 def test_other_version(three, model, tmp_path):
     """A worker process with another source is refused with both versions, and there is no output."""
     text = (PACKAGE / "runtime" / "base" / "units.py").read_text() + "\n# another version\n"
