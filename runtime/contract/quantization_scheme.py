@@ -61,11 +61,10 @@ class Packing:
     group: int | None = None
     multiples: tuple[int, int] = (1, 1)
 
-    def fits(self, shape: tuple[int, ...], group: int) -> bool:
-        """Whether a matrix can be stored so."""
+    def steps(self, group: int) -> tuple[int, int]:
+        """What the numbers of rows and of columns of a matrix are multiples of, with groups of that size."""
         rows, columns = self.multiples
-        step = columns if self.group is None else math.lcm(columns, group)
-        return not shape[0] % rows and not shape[1] % step
+        return rows, columns if self.group is None else math.lcm(columns, group)
 
 
 @dataclass

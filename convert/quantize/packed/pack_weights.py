@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Collection
 
@@ -56,6 +55,7 @@ def pack_weights(
     left: list[str] = []
     unfit: list[str] = []
     packed: dict[str, int] = {}
+    rows, columns = packing.steps(group)
     transposed = config is not None and config.get("model_type") in TRANSPOSED
     for name, tensor in graph.weights.items():
         stem, _, last = name.rpartition(".")
@@ -63,9 +63,12 @@ def pack_weights(
         if last != "weight" or tensor.ndim != 2 or tensor.dtype.kind != "float" or transposed:
             continue
         alone = any(pattern.search(name) for pattern in (LEFT_ALONE, PLAIN, ENCODERS, ROUTERS))
-        if alone or name not in names or not packing.fits(tensor.shape, group):
+        if alone or name not in names:
             left.append(stem)
-            unfit += [] if alone or name not in names else [name]
+            continue
+        if tensor.shape[0] % rows or tensor.shape[1] % columns:
+            left.append(stem)
+            unfit.append(name)
             continue
         del weights[name]
         made = packing.pack(_finite(name, tensor), group)
@@ -105,9 +108,8 @@ def _finite(name: str, weight: StoredTensor) -> StoredTensor:
 def _refuse(graph: Graph, packing: Packing, group: int, packed: bool, unfit: list[str], no_fallback: bool) -> None:
     """Raise where nothing is packed, or matrices are left that were not to be; note these otherwise."""
     path = graph.files[0] if graph.files else None
-    rows, columns = packing.multiples
-    step = columns if packing.group is None else math.lcm(columns, group)
-    wanted = f"a multiple of {step} columns" + (f" and of {rows} rows" if rows > 1 else "")
+    rows, columns = packing.steps(group)
+    wanted = f"a multiple of {columns} columns" + (f" and of {rows} rows" if rows > 1 else "")
     if unfit:
         shape = list(graph.weights[unfit[0]].shape)
         why = f"{counted(len(unfit), 'matrix', 'matrices')} cannot be {packing.name}, such as {unfit[0]!r} {shape}"

@@ -13,6 +13,8 @@ from ....runtime.tensor.stored_tensor import StoredTensor
 
 BAND = 2 * 2**20
 """Bytes of a band."""
+WIDE_BAND = 16 << 20
+"""Bytes of a band where a whole matrix is packed: a band touches every row."""
 KEPT = 4
 """Bands cached per thread: those of one layer's codes, zero points and scales."""
 RUN = 32

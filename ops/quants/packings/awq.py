@@ -16,9 +16,8 @@ from ....runtime.tensor.stored_tensor import StoredTensor
 from ..layout import affine
 from ..layout.fields import Values
 from ..layout.packed_integers import words
-from ..layout.transposed_columns import Columns
+from ..layout.transposed_columns import WIDE_BAND, Columns
 from ..schemes.awq import PER_WORD, PLACES
-from .gptq import READ
 
 BITS, MOST, GROUP = 4, 15, 128
 ORDER = np.argsort(PLACES)
@@ -28,7 +27,7 @@ ORDER = np.argsort(PLACES)
 def pack(weight: StoredTensor, group: int) -> dict[str, StoredTensor]:
     """``qweight`` [in, out / 8], ``qzeros`` [groups, out / 8], ``scales`` [groups, out] in f16."""
     outputs, inputs = weight.shape
-    columns, groups = Columns(weight, READ), inputs // group
+    columns, groups = Columns(weight, WIDE_BAND), inputs // group
 
     def parameters(first: int, last: int) -> tuple[Values, Values, Values]:
         """Values of groups [groups, group, out], scales and zero points [groups, out]."""

@@ -6,13 +6,12 @@ Source: the compressed-tensors library (pack-quantized, int-quantized, float-qua
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ....runtime.contract.quantization_scheme import Packing, computed
+from ....runtime.contract.quantization_scheme import BAND, Packing, computed
 from ....runtime.tensor.dtype import DTYPES, F32, I8, I32, U8
 from ....runtime.tensor.stored_tensor import StoredTensor
 from ..layout import affine
@@ -122,7 +121,9 @@ def floats_4(weight: StoredTensor, _: int) -> dict[str, StoredTensor]:
 
     @functools.cache
     def whole() -> np.float32:
-        largest = max((float(np.abs(affine.floats(weight, row, row + 1)).max()) for row in range(outputs)), default=0.0)
+        step = max(1, BAND // max(1, inputs))
+        spans = ((row, min(outputs, row + step)) for row in range(0, outputs, step))
+        largest = max((float(np.abs(affine.floats(weight, *span)).max()) for span in spans), default=0.0)
         return LARGEST_F8 * LARGEST_F4 / np.float32(largest) if largest > 0 else np.float32(1)
 
     def parameters(first: int, last: int) -> tuple[Values, Values]:
@@ -165,31 +166,37 @@ def configure(
     }
 
 
+def _preset(
+    name: str,
+    title: str,
+    pack: Callable[[StoredTensor, int], dict[str, StoredTensor]],
+    group: int | None = None,
+    multiples: tuple[int, int] = (1, 1),
+    **settings: Any,
+) -> Packing:
+    configured = functools.partial(configure, **settings)
+    return Packing(name, f"compressed-tensors, {title}", pack, configured, group, multiples)
+
+
 def _integers(name: str, bits: int, symmetric: bool = True) -> Packing:
-    title = f"compressed-tensors, {bits}-bit integers" + ("" if symmetric else " with zero points")
-    weights = {"num_bits": bits, "type": "int", "symmetric": symmetric, "strategy": "group"}
-    return Packing(
+    return _preset(
         name,
-        title,
+        f"{bits}-bit integers" + ("" if symmetric else " with zero points"),
         functools.partial(packed_integers, bits=bits, symmetric=symmetric),
-        functools.partial(configure, form="pack-quantized", weights=weights),
         GROUP,
-        (1 if symmetric else 32 // bits, math.lcm(32 // bits, 8)),
+        (1 if symmetric else 32 // bits, 8),
+        form="pack-quantized",
+        weights={"num_bits": bits, "type": "int", "symmetric": symmetric, "strategy": "group"},
     )
 
 
-def _eight(
-    name: str, title: str, pack: Callable[[StoredTensor, int], dict[str, StoredTensor]], **settings: Any
-) -> Packing:
-    return Packing(name, f"compressed-tensors, {title}", pack, functools.partial(configure, **settings))
-
-
 ROWS_F8 = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel"}
+GROUPS_F4 = {"num_bits": 4, "type": "float", "symmetric": True, "strategy": "tensor_group", "group_size": PER_F4_GROUP}
 PACKINGS = (
     _integers("W4A16", 4),
     _integers("W4A16_ASYM", 4, symmetric=False),
     _integers("W8A16", 8),
-    _eight(
+    _preset(
         "W8A8",
         "8-bit integers, activations too",
         rows_of_integers,
@@ -197,7 +204,7 @@ PACKINGS = (
         weights={**ROWS_F8, "type": "int"},
         activations={**TOKENS, "type": "int"},
     ),
-    _eight(
+    _preset(
         "FP8_DYNAMIC",
         "8-bit floats, activations too",
         functools.partial(floats_8, blocks=False),
@@ -205,7 +212,7 @@ PACKINGS = (
         weights=ROWS_F8,
         activations={**TOKENS, "type": "float"},
     ),
-    _eight(
+    _preset(
         "FP8_BLOCK",
         "8-bit floats in blocks of 128 x 128, activations too",
         functools.partial(floats_8, blocks=True),
@@ -213,22 +220,12 @@ PACKINGS = (
         weights={**ROWS_F8, "strategy": "block", "block_structure": [BLOCK, BLOCK]},
         activations={**TOKENS, "type": "float", "strategy": "group", "group_size": BLOCK},
     ),
-    Packing(
+    _preset(
         "NVFP4A16",
-        "compressed-tensors, 4-bit floats in groups of 16",
+        "4-bit floats in groups of 16",
         floats_4,
-        functools.partial(
-            configure,
-            form="nvfp4-pack-quantized",
-            weights={
-                "num_bits": 4,
-                "type": "float",
-                "symmetric": True,
-                "strategy": "tensor_group",
-                "group_size": PER_F4_GROUP,
-                "scale_dtype": "torch.float8_e4m3fn",
-            },
-        ),
         multiples=(1, PER_F4_GROUP),
+        form="nvfp4-pack-quantized",
+        weights={**GROUPS_F4, "scale_dtype": "torch.float8_e4m3fn"},
     ),
 )

@@ -18,18 +18,16 @@ from ....runtime.tensor.stored_tensor import StoredTensor
 from ..layout import affine
 from ..layout.fields import Values
 from ..layout.packed_integers import words
-from ..layout.transposed_columns import Columns
+from ..layout.transposed_columns import WIDE_BAND, Columns
 
 GROUP = 128
-READ = 16 << 20
-"""Bytes of a weight that are read at once, a piece of each row."""
 
 
 def pack(weight: StoredTensor, group: int, bits: int) -> dict[str, StoredTensor]:
     """``qweight`` [in * bits / 32, out], ``qzeros`` [groups, out * bits / 32], ``scales`` [groups, out] in f16, and
     ``g_idx`` [in], the group of each input."""
     outputs, inputs = weight.shape
-    columns = Columns(weight, READ)
+    columns = Columns(weight, WIDE_BAND)
     groups, most, per_word, middle = inputs // group, (1 << bits) - 1, 32 // bits, 1 << bits - 1
 
     def parameters(first: int, last: int) -> tuple[Values, Values]:
