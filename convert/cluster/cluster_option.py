@@ -138,7 +138,7 @@ def start(workers: ClusterCrew | None) -> None:
 
 
 def check(cluster: Cluster, paths: Sequence[str]) -> None:
-    """Check that every worker has this version and which read local files, and print the address of the dashboard."""
+    """Check the version of workers and their access to local files; print the address of the dashboard."""
     cluster.check([os.path.abspath(path) for path in paths if os.path.exists(path)])
     show(cluster)
 
@@ -148,7 +148,7 @@ def show(cluster: Cluster) -> None:
     dashboard = cluster.dashboard
     shown = "" if dashboard is None else f" · dashboard {dashboard}"
     current().note(f" cluster  {cluster.workers} at {cluster.where}{shown}")
-    if cluster.left_out is not None:
+    if cluster.excluded is not None:
         from ...runtime.ir.graph import Note
 
-        current().warn([Note("W-CLUSTER-FILE", None, cluster.left_out)])
+        current().warn([Note("W-CLUSTER-FILE", None, cluster.excluded)])

@@ -74,7 +74,7 @@ TYPES = (
         "--group-size",
         type=click.IntRange(min=8),
         metavar="N",
-        help="W4A16, GPTQ ...: elements of a row that share a scale (128).",
+        help="W4A16, GPTQ ...: weights per scale, along a row (128).",
     ),
     click.option("--target-bpw", type=Number(min=0.5), metavar="N", help="Maximum average bits per weight."),
     click.option("--target-size", metavar="SIZE", help="Maximum size of the output: 6GiB."),

@@ -33,8 +33,8 @@ def COMMAND(names: tuple[str, ...], held_by: str | None) -> None:  # noqa: N802
     """List dtypes and quantized block types.
 
     Bits are exact, per weight. A block type packs a run of weights of one row into a fixed number of bytes. SNR is
-    measured on normally distributed values; 6 dB more is half the error. The second table has the types that quantize
-    writes as several tensors, in a folder of safetensors.
+    measured on normally distributed values; 6 dB more is half the error. The second table lists types that quantize
+    writes to folders of safetensors, with codes and scales as tensors of their own.
     """
     from ...ops.quants.packings import packings
     from ...runtime.tensor.block_codec import codecs

@@ -48,8 +48,8 @@ class Packing:
         name: ``quantize IN OUT NAME``.
         title: what it stores.
         pack: returns the tensors of a weight [out, in] by their names in its module, for a group size.
-        configure: returns the `quantization_config` of a config.json, for the names of modules that stay as they are
-            and a group size.
+        configure: returns the `quantization_config` of a config.json, for the names of skipped
+            modules and a group size.
         group: how many elements of a row share a scale unless the user says; None where it is no choice.
         multiples: what the numbers of rows and of columns are multiples of; columns also of the group size.
     """

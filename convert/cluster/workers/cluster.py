@@ -69,8 +69,8 @@ class Cluster:
             machine, or a connected `distributed.Client`, which is left open.
 
     Attributes:
-        places: addresses of the workers that reach the files, where others do not; None for all workers.
-        left_out: how many these others are, and why.
+        eligible: addresses of workers with access to the files, where others lack it; None for all workers.
+        excluded: the number of workers without access, and the reason of one.
 
     Raises:
         UsageError: `where` is none of these.
@@ -87,8 +87,8 @@ class Cluster:
         self._client: Any = None
         self._starting = threading.RLock()
         self._early: threading.Thread | None = None
-        self.places: list[str] | None = None
-        self.left_out: str | None = None
+        self.eligible: list[str] | None = None
+        self.excluded: str | None = None
         if not isinstance(where, str):
             self._client = _client_of(where)
             self.where = str(where.scheduler.address)
@@ -149,9 +149,9 @@ class Cluster:
 
     @property
     def _present(self) -> dict[str, Any]:
-        """What the scheduler says of the workers that are there and take part, by address."""
+        """What the scheduler says of the workers that are there and eligible, by address."""
         found = self.client.scheduler_info(n_workers=-1)["workers"]
-        return {address: each for address, each in found.items() if self.places is None or address in self.places}
+        return {address: each for address, each in found.items() if self.eligible is None or address in self.eligible}
 
     @property
     def addresses(self) -> list[str]:
@@ -247,7 +247,7 @@ class Cluster:
         return client
 
     def check(self, readable: Sequence[str] = (), writable: str | None = None) -> None:
-        """Refuse workers of another version, and leave out those without access to the files: FileAccessError if all
+        """Refuse workers of another version, and exclude those without access to the files: FileAccessError if all
         are. Those that cannot be reached are left to the scheduler, which drops them.
 
         Args:
@@ -271,8 +271,8 @@ class Cluster:
             raise FileAccessError(
                 "E-CLUSTER-FILE", None, example, hint="Workers have to reach the files by the same paths"
             )
-        self.places = [address for address in reached if address not in problems] if problems else None
-        self.left_out = f"{counted(len(problems), 'worker')} left out: {example}" if problems else None
+        self.eligible = [address for address in reached if address not in problems] if problems else None
+        self.excluded = f"{counted(len(problems), 'worker')} left out: {example}" if problems else None
 
     def begin(self, share: Callable[[], Share]) -> None:
         """Called before work is sent, with what computes the share of each worker."""
@@ -367,7 +367,7 @@ class _Run:
     def _send(self, number: int, piece: Any) -> None:
         client = self.cluster.client
         task = version(), self.key, self.work, piece, self.limits
-        future = client.submit(worker.perform, *task, pure=False, priority=-number, workers=self.cluster.places)
+        future = client.submit(worker.perform, *task, pure=False, priority=-number, workers=self.cluster.eligible)
         self.sent[future.key] = number, piece, future
         future.add_done_callback(self.ended.put)
 

@@ -52,7 +52,7 @@ def pack_weights(
     returns the bytes of these by the name of the weight."""
     config = configuration(graph)
     weights: dict[str, StoredTensor] = {}
-    left: list[str] = []
+    skipped: list[str] = []
     unfit: list[str] = []
     packed: dict[str, int] = {}
     rows, columns = packing.steps(group)
@@ -64,10 +64,10 @@ def pack_weights(
             continue
         alone = any(pattern.search(name) for pattern in (LEFT_ALONE, PLAIN, ENCODERS, ROUTERS))
         if alone or name not in names:
-            left.append(stem)
+            skipped.append(stem)
             continue
         if tensor.shape[0] % rows or tensor.shape[1] % columns:
-            left.append(stem)
+            skipped.append(stem)
             unfit.append(name)
             continue
         del weights[name]
@@ -77,7 +77,7 @@ def pack_weights(
     _refuse(graph, packing, group, bool(packed), unfit, no_fallback)
     graph.weights = weights
     if config is not None:
-        stated = packing.configure(sorted({*left, OUTPUT_LAYER}), group)
+        stated = packing.configure(sorted({*skipped, OUTPUT_LAYER}), group)
         text = json.dumps({**config, "quantization_config": stated}, indent=2)
         graph.attachments[CONFIG] = Held(text.encode() + b"\n")
     groups = f", groups of {group}" if packing.group is not None else ""
@@ -106,7 +106,7 @@ def _finite(name: str, weight: StoredTensor) -> StoredTensor:
 
 
 def _refuse(graph: Graph, packing: Packing, group: int, packed: bool, unfit: list[str], no_fallback: bool) -> None:
-    """Raise where nothing is packed, or matrices are left that were not to be; note these otherwise."""
+    """Raise where nothing is packed, or matrices are skipped that were not to be; note these otherwise."""
     path = graph.files[0] if graph.files else None
     rows, columns = packing.steps(group)
     wanted = f"a multiple of {columns} columns" + (f" and of {rows} rows" if rows > 1 else "")

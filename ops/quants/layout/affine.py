@@ -1,4 +1,4 @@
-"""Scales, zero points and codes of groups of weights, by their largest and smallest elements.
+"""Min-max quantization of groups of weights: scales, zero points and codes.
 
 Source: the compressed-tensors library (min-max observer, `calculate_qparams`, `quantize`).
 """
@@ -58,7 +58,9 @@ def asymmetric(groups: Values, most: int, dtype: DType, axis: int = -1) -> tuple
     return scales, np.where(largest > least, zeros, np.float32((most + 1) // 2))
 
 
-def codes(groups: Values, scales: Values, zeros: Values | float, most: int, axis: int = -1) -> npt.NDArray[np.uint8]:
+def quantized(
+    groups: Values, scales: Values, zeros: Values | float, most: int, axis: int = -1
+) -> npt.NDArray[np.uint8]:
     """``value / scale + zero`` of groups along `axis`, rounded to 0 to `most`; a zero point of all is added at the
     end."""
     steps = groups / np.expand_dims(scales, axis)

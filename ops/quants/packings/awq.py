@@ -36,7 +36,7 @@ def pack(weight: StoredTensor, group: int) -> dict[str, StoredTensor]:
 
     def qweight(first: int, last: int) -> np.ndarray:
         begin = first // group
-        found = affine.codes(*parameters(begin, -(-last // group)), MOST, 1)
+        found = affine.quantized(*parameters(begin, -(-last // group)), MOST, 1)
         return _interleaved(found.reshape(-1, outputs)[first - begin * group :][: last - first])
 
     return {
@@ -53,7 +53,7 @@ def _interleaved(codes: np.ndarray) -> np.ndarray:
     return words(codes.reshape(len(codes), -1, PER_WORD)[..., ORDER].reshape(codes.shape), BITS)
 
 
-def configure(left: Sequence[str], group: int) -> dict[str, Any]:
+def configure(skipped: Sequence[str], group: int) -> dict[str, Any]:
     """The configuration."""
     return {
         "quant_method": "awq",
@@ -61,7 +61,7 @@ def configure(left: Sequence[str], group: int) -> dict[str, Any]:
         "group_size": group,
         "version": "gemm",
         "zero_point": True,
-        "modules_to_not_convert": [*left],
+        "modules_to_not_convert": [*skipped],
     }
 
 

@@ -77,7 +77,7 @@ def _torch_name(weight: StoredTensor) -> str:
     return {"f16": "float16", "bf16": "bfloat16"}.get(weight.dtype.name, "float32")
 
 
-def configure_4(left: Sequence[str], _: int) -> dict[str, Any]:
+def configure_4(skipped: Sequence[str], _: int) -> dict[str, Any]:
     """The configuration of 4 bits."""
     return {
         "quant_method": "bitsandbytes",
@@ -87,13 +87,13 @@ def configure_4(left: Sequence[str], _: int) -> dict[str, Any]:
         "bnb_4bit_use_double_quant": False,
         "bnb_4bit_compute_dtype": "bfloat16",
         "bnb_4bit_quant_storage": "uint8",
-        "llm_int8_skip_modules": [*left],
+        "llm_int8_skip_modules": [*skipped],
     }
 
 
-def configure_8(left: Sequence[str], _: int) -> dict[str, Any]:
+def configure_8(skipped: Sequence[str], _: int) -> dict[str, Any]:
     """The configuration of 8 bits."""
-    return {"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_skip_modules": [*left]}
+    return {"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_skip_modules": [*skipped]}
 
 
 PACKINGS = (

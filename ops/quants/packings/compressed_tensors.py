@@ -44,7 +44,7 @@ def packed_integers(weight: StoredTensor, group: int, bits: int, symmetric: bool
         return values, *affine.asymmetric(values, most, kind)
 
     def packed(first: int, last: int) -> np.ndarray:
-        codes = affine.codes(*parameters(first, last), most)
+        codes = affine.quantized(*parameters(first, last), most)
         return words(codes.reshape(last - first, inputs), bits)
 
     def scales(first: int, last: int) -> np.ndarray:
@@ -76,7 +76,7 @@ def rows_of_integers(weight: StoredTensor, _: int) -> dict[str, StoredTensor]:
         return values, affine.symmetric(values, 127.5, kind)
 
     def codes(first: int, last: int) -> np.ndarray:
-        return affine.codes(*parameters(first, last), 128.0, 255).view(np.int8) ^ np.int8(-128)
+        return affine.quantized(*parameters(first, last), 128.0, 255).view(np.int8) ^ np.int8(-128)
 
     def scales(first: int, last: int) -> np.ndarray:
         return parameters(first, last)[1][:, None]
@@ -149,7 +149,7 @@ def floats_4(weight: StoredTensor, _: int) -> dict[str, StoredTensor]:
 
 
 def configure(
-    left: Sequence[str], group: int, form: str, weights: dict[str, Any], activations: dict[str, Any] | None = None
+    skipped: Sequence[str], group: int, form: str, weights: dict[str, Any], activations: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """The configuration, whose only group are the linear layers."""
     if weights["strategy"] == "group":
@@ -160,7 +160,7 @@ def configure(
         "format": form,
         "quantization_status": "compressed",
         "config_groups": {"group_0": {**scheme, "output_activations": None, "format": form}},
-        "ignore": [*left],
+        "ignore": [*skipped],
         "kv_cache_scheme": None,
         "global_compression_ratio": None,
     }

@@ -37,7 +37,7 @@ def pack(weight: StoredTensor, group: int, bits: int) -> dict[str, StoredTensor]
 
     def qweight(first: int, last: int) -> np.ndarray:
         begin = first * per_word // group
-        found = affine.codes(*parameters(begin, -(-last * per_word // group)), float(middle), most, 1)
+        found = affine.quantized(*parameters(begin, -(-last * per_word // group)), float(middle), most, 1)
         by_input = found.reshape(-1, outputs)[first * per_word - begin * group :]
         return words(by_input[: (last - first) * per_word], bits, 0)
 
@@ -50,7 +50,7 @@ def pack(weight: StoredTensor, group: int, bits: int) -> dict[str, StoredTensor]
     }
 
 
-def configure(left: Sequence[str], group: int, bits: int) -> dict[str, Any]:
+def configure(skipped: Sequence[str], group: int, bits: int) -> dict[str, Any]:
     """The configuration; modules that stay as they are, but for the output layer, are named by patterns."""
     config = {
         "quant_method": "gptq",
@@ -63,7 +63,7 @@ def configure(left: Sequence[str], group: int, bits: int) -> dict[str, Any]:
         "checkpoint_format": "gptq",
         "pack_dtype": "int32",
     }
-    inner = [f"-:^{re.escape(name)}$" for name in left if name != "lm_head"]
+    inner = [f"-:^{re.escape(name)}$" for name in skipped if name != "lm_head"]
     return config | ({"dynamic": {pattern: {} for pattern in inner}} if inner else {})
 
 
