@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from llvmlite import ir
 
 from ...runtime.simd.llvm_vector import F32, I32, Code, Vector, vector_type
+from ...runtime.simd.memory import NORMAL_CDF, NORMAL_CDF_END
 
 ROUNDING = 1.5 * 2.0**23
 """Added and taken away again, it rounds small f32 to integers."""
@@ -51,16 +54,22 @@ def sigmoid(code: Code, x: Vector) -> Vector:
 
 
 def gelu(code: Code, x: Vector) -> Vector:
-    """x times the normal distribution function of x, to 4e-7 of x: Abramowitz and Stegun 7.1.26."""
-    z = _magnitude(code, x) * 0.70710678118654752
-    t = _quotient(code, _known(code, 1.0), code.fma(z, _known(code, 0.3275911), _known(code, 1.0)))
-    p = _known(code, 1.061405429)
-    for factor in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
-        p = code.fma(p, t, _known(code, factor))
-    power = z * z * -1.0
-    power = code.select(_less(code, power, -80.0), _known(code, -88.0), power)  # factors of subnormal numbers are slow
-    tail = p * t * exp(code, power) * 0.5
-    return x * code.select(_less(code, x, 0.0), tail, _known(code, 1.0) - tail)
+    """x times the standard normal distribution function of x, to 3e-7 of x."""
+    low, high = _known(code, -NORMAL_CDF_END), _known(code, NORMAL_CDF_END)
+    bounded = code.select(_less(code, x, NORMAL_CDF_END), x, high)
+    bounded = code.select(_less(code, bounded, -NORMAL_CDF_END), low, bounded)
+    z = bounded * bounded
+    p, q = (_polynomial(code, z, coefficients) for coefficients in NORMAL_CDF)
+    share = _quotient(code, bounded * p, q) + 0.5
+    return x * code.select(_less(code, x, -NORMAL_CDF_END), _known(code, 0.0), share)
+
+
+def _polynomial(code: Code, z: Vector, coefficients: Sequence[float]) -> Vector:
+    """A polynomial whose coefficients ascend."""
+    total = _known(code, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        total = code.fma(total, z, _known(code, coefficient))
+    return total
 
 
 def gelu_tanh(code: Code, x: Vector) -> Vector:

@@ -53,6 +53,7 @@ class WindowTile(NamedTuple):
 def _tiles(vectors: int, heights: tuple[int, ...], blocked: bool, apart: int) -> Any:
     """Tiles of 16 or 32 columns."""
     row_ahead, pace = (LINE * ROWS * max(1, apart), LINE // 4) if blocked else (4 * CHUNK, 1)
+    row_ahead = row_ahead if WIDE else 0
 
     def write(code: Code, rows: int, tile: WindowTile) -> None:
         build, known = code.builder, 1 if apart else rows
@@ -64,7 +65,7 @@ def _tiles(vectors: int, heights: tuple[int, ...], blocked: bool, apart: int) ->
                 at, *sums = held
                 shift = code.load(build.add(tile.taps, build.mul(index, code.word(8))), I64)
                 windows = Lines(lines, tile.a_step, shift, row_ahead, pace, unrolled=blocked and not WIDE)
-                found = accumulate(code, tile.depth, sums, windows, Columns(at, group, tile.ahead))
+                found = accumulate(code, tile.depth, sums, windows, Columns(at, group, tile.ahead if WIDE else None))
                 return [build.add(at, build.mul(tile.depth, code.word(4 * PANEL))), *found]
 
             found = code.repeat(tile.count, [tile.b, *_starts(code, tile, rows, group)], tap)[1:]
