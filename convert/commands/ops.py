@@ -87,12 +87,15 @@ def COMMAND(  # noqa: N802 (the registry's name)
 
 
 def _place(graph: Graph, model: str, dims: tuple[str, ...]) -> None:
-    from ..run.feeds import dims as lengths
+    from ..run.feeds import check_dims
+    from ..run.feeds import dims as parsed
 
+    lengths = parsed(dims)
+    check_dims(graph, lengths)
     _needs_package()
     from ...runtime.cuda.execute.placement_report import predict_placement
 
-    placement = predict_placement(graph, lengths(dims))
+    placement = predict_placement(graph, lengths)
     out = current()
     out.table(
         ("operator", "nodes"),

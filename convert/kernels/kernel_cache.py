@@ -109,8 +109,9 @@ def _files() -> Iterator[tuple[Path, int, float]]:
 def warm_model(graph: Graph, threads: int | None, lengths: dict[str, int] | None = None) -> None:
     """Compile the kernels of a language model, or of a graph with random inputs of some lengths."""
     from ..load.load_model import load
-    from ..run.feeds import feeds
+    from ..run.feeds import check_dims, feeds
 
+    check_dims(graph, lengths or {})
     if not graph.nodes or any(value.name == "input_ids" for value in graph.inputs):
         load(graph, threads).prepare()
         return

@@ -49,11 +49,12 @@ def feeds(
         lengths: of symbolic dimensions; the others get lengths that the model takes (see `lengths`).
         known: arrays that are there already.
 
-    Raises UsageError for an unknown input, a value of another rank, an input that cannot be made up, and where no
+    Raises UsageError for an unknown input or dimension, a value of another rank, an input that cannot be made up, and where no
     lengths that fit are found.
     """
     import numpy
 
+    check_dims(graph, lengths or {})
     needed = {value.name: value for value in graph.inputs if value.name not in graph.weights}
     values = {value.name: value for value in graph.inputs}
     found: dict[str, Any] = dict(known or {})
@@ -141,6 +142,15 @@ def dims(texts: Iterable[str]) -> dict[str, int]:
             raise UsageError("E-OPTION", None, f"--dim {text!r} is not of the form NAME=N")
         found[name] = int(number)
     return found
+
+
+def check_dims(graph: Graph, lengths: Mapping[str, int]) -> None:
+    """Raise UsageError for a length of a dimension that no input has."""
+    known = dict.fromkeys(dim for value in graph.inputs for dim in value.shape or () if isinstance(dim, str))
+    for name in lengths:
+        if name not in known:
+            hint = f"Dimensions of inputs: {', '.join(known) or 'none has a name'}"
+            raise UsageError("E-GRAPH-DIM", None, f"no dimension named {name!r}", hint=hint)
 
 
 def _pairs(texts: Iterable[str], known: dict[str, Value]) -> Iterable[tuple[str, str]]:

@@ -294,9 +294,11 @@ def flags(build: Any, address: Any) -> Any:
 @inlined
 def exp16(x: Any) -> Any:
     """e to the power of each lane; zero below -87.3, the largest power at 88."""
-    low, high = f32(-87.3), f32(88.0)
-    bounded = select(x > low, select(x < high, x, high), low)
-    n = nearest(bounded * f32(1.44269504088896341))
+    low, high, shift = f32(-87.3), f32(88.0), f32(1.5 * 2**23 + 127)
+    bounded = select(x < low, low, x)
+    bounded = select(bounded > high, high, bounded)
+    shifted = fma(bounded, f32(1.44269504088896341), shift)
+    n = shifted - shift
     r = fma(n, f32(-0.693359375), bounded)
     r = fma(n, f32(2.12194440e-4), r)
     p = fma(r, f32(1.9875691500e-4), f32(1.3981999507e-3))
@@ -304,10 +306,8 @@ def exp16(x: Any) -> Any:
     p = fma(p, r, f32(4.1665795894e-2))
     p = fma(p, r, f32(1.6666665459e-1))
     p = fma(p, r, f32(5.0000001201e-1))
-    y = fma(p, r * r, r) + f32(1)
-    y = y * from_bits((to_int(n) + i32(127)) << i32(23))
-    y = select(x > low, y, f32(0))
-    return select(x == x, y, x)
+    y = (fma(p, r * r, r) + f32(1)) * from_bits(bits(shifted) << i32(23))
+    return select(x < low, f32(0), y)
 
 
 @inlined

@@ -70,11 +70,19 @@ def test_taps_show_intermediate_values(tmp_path, capsys):
         (("--input", "x=missing.npy"), 7, "E-IO-MISSING"),
         (("--input", "x=100000000000x3"), 6, "E-RUN-MEMORY"),
         (("--dim", "batch=x"), 2, "E-OPTION"),
+        (("--dim", "batch_size=4"), 2, "E-GRAPH-DIM"),
     ],
 )
 def test_inputs_that_are_refused(tmp_path, capsys, words, code, error):
     found, told = command(capsys, "run", perceptron(tmp_path / "m.onnx"), *words)
     assert (found, told["error"]["code"]) == (code, error)
+
+
+@pytest.mark.parametrize("words", [("bench", "--runs", "1"), ("profile",), ("cache", "warm")])
+def test_unknown_dimensions_are_refused(tmp_path, capsys, words):
+    """A name that no input has was ignored, and another length measured."""
+    found, told = command(capsys, *words, perceptron(tmp_path / "m.onnx"), "--dim", "batch_size=4")
+    assert (found, told["error"]["code"], "batch" in told["error"]["hint"]) == (2, "E-GRAPH-DIM", True)
 
 
 def test_another_dtype_is_refused_with_the_way_out(tmp_path, capsys):
