@@ -166,6 +166,7 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
     int4 or fp8 (weights only), fp16, bf16.
     """
     from ...ops.quants.packings import packing_named
+    from ...runtime.tensor.dtype import dtype_named
     from ..cli.suggest import refuse_order
     from ..open.detect_format import by_suffix
     from ..open.model_files import MODEL_INDEX
@@ -181,6 +182,8 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
     pipeline = pipeline_of(graph) is not None
     if values["to"] is None and by_suffix(output) is None:
         usual = GGUF if pipeline else SAFETENSORS if packing_named(type_name) is not None else None
+        if usual is None and type_name is not None and type_name.lower() not in map(str.lower, _types()):
+            dtype_named(type_name, "E-QUANT-TYPE", tuple(_types()))
         values = {**values, "to": usual}
     format = target_format(output, option_values.convert_options({**values, "tensor_type": ()}))
     if (graph.nodes or graph.parts) and format.graphs:

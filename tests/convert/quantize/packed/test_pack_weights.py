@@ -149,6 +149,12 @@ def test_what_does_not_go_together(output, options, code, model, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_misspelled_types_are_named_before_the_folder(model, tmp_path, capsys):
+    """Without a type that is known, a folder is no output either."""
+    assert run(["quantize", str(model), str(tmp_path / "out"), "W4A61"]) == 2
+    assert "E-QUANT-TYPE  'W4A61' is not a known type. Did you mean W4A16?" in capsys.readouterr().err
+
+
 def test_blocks_become_groups(model, tmp_path):
     cc.quantize(model, tmp_path / "m.gguf", "Q8_0")
     with pytest.raises(cc.UnsafeFileError, match="E-QUANT-AGAIN"):
