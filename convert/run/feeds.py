@@ -49,8 +49,8 @@ def feeds(
         lengths: of symbolic dimensions; the others get lengths that the model takes (see `lengths`).
         known: arrays that are there already.
 
-    Raises UsageError for an unknown input or dimension, a value of another rank, an input that cannot be made up, and where no
-    lengths that fit are found.
+    Raises UsageError for an unknown input or dimension, a value of another rank, an input that cannot be made up, and
+    where no lengths that fit are found.
     """
     import numpy
 

@@ -14,7 +14,7 @@ from ..jit.address import u16
 from ..jit.isa import features
 from ..jit.numba_lazy import cgutils, emitted, intrinsic, types
 from ..jit.range_kernel import inlined, inner
-from .vector import LANES, bits, from_bits, kinds, select, to_int
+from .vector import LANES, bits, from_bits, kinds, select
 
 f32 = np.float32
 i32 = np.int32
