@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from candle_convert.tests.builders import hostile_names, unusable_streams
 from candle_convert.tests.builders.command_lines import commands, line
+from candle_convert.tests.builders.sampling import every
 from candle_convert.tests.builders.unusable_streams import STREAMS
 
 UNWRITABLE = ("full", "closed", "read-only")
@@ -22,16 +23,18 @@ SLOW = {"bench", "calibrate", "eval", "finetune", "generate", "imatrix", "profil
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory, full):
-    """What every command ended with, for arrangements of streams: its help, and a run, every other one as JSON."""
+    """What commands ended with, for arrangements of streams: the help of each, and a run of every second one,
+    whose turn it is; a third of the runs print JSON."""
     folder = tmp_path_factory.mktemp("streams")
     files = hostile_names.made(folder)
-    every = list(STREAMS)
-    jobs = [([words], every) for words in ("--version", "nothing")]
-    jobs.append((["inspect", str(folder / "missing"), "--json"], every))
-    for number, (words, command) in enumerate(commands()):
-        turn = every[1 + number % 9]
-        jobs.append(([*words, "--help"], every if full or number == 0 else [turn]))
-        names = every if full else ["usable", turn][number % 2 :] if words[0] in SLOW else ["usable", turn]
+    streams, numbered = list(STREAMS), [*enumerate(commands())]
+    jobs = [([words], streams) for words in ("--version", "nothing")]
+    jobs.append((["inspect", str(folder / "missing"), "--json"], streams))
+    for number, (words, _) in numbered:
+        jobs.append(([*words, "--help"], streams if full or number == 0 else [streams[1 + number % 9]]))
+    for number, (words, command) in every(2, numbered):
+        turn = streams[1 + number % 9]
+        names = streams if full else ["usable", turn][number % 2 :] if words[0] in SLOW else ["usable", turn]
         out = str(folder / f"{number}.out")
         kind = "gguf" if number % 2 else "runnable"
         jobs.append(([*line(words, command, files, kind, out), *["--json"] * (number % 3 == 0)], names))
