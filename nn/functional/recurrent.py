@@ -67,12 +67,12 @@ def _added(kind: str, input: Tensor, weights: Weights) -> Tensor:
 
 
 def _direction(
-    kind: str, x: Tensor, state: State, weights: Weights, lengths: np.ndarray | None, backwards: bool
+    kind: str, x: Tensor, state: State, weights: Weights, lengths: np.ndarray | Tensor | None, backwards: bool
 ) -> tuple[Tensor, State]:
     """Hidden states [T, N, hidden] of inputs [T, N, width], and the last state; after its end the state of a sequence
     stays as it is."""
     added = _added(kind, x, weights)
-    ends = None if lengths is None else Tensor(leaf(lengths.astype(np.int32)))
+    ends = None if lengths is None else _as_ends(lengths)
     options: dict[str, Any] = {"reverse": int(backwards)}
     if kind == "LSTM":
         inputs, operator, outputs = [added, weights.hh, *state, ends, weights.hr], lstm_steps, 3
@@ -85,6 +85,11 @@ def _direction(
     every = [Tensor(each) for each in apply_all(operator, expressions, options, outputs)]
     last = 0 if backwards else -1
     return every[0], tuple(each[last] for each in every[: len(state)])
+
+
+def _as_ends(lengths: np.ndarray | Tensor) -> Tensor:
+    """Lengths as the operators take them, i32 [N]."""
+    return lengths.to("i32") if isinstance(lengths, Tensor) else Tensor(leaf(lengths.astype(np.int32)))
 
 
 def _activation(kind: str) -> str:
@@ -102,7 +107,7 @@ def _in_order(kind: str, x: Tensor) -> Tensor:
 
 
 def _operator(
-    kind: str, x: Tensor, state: State, directions: Sequence[Weights], lengths: np.ndarray | None
+    kind: str, x: Tensor, state: State, directions: Sequence[Weights], lengths: np.ndarray | Tensor | None
 ) -> tuple[Tensor, State]:
     """A layer as one operator: x [T, N, width], states [directions, N, hidden]."""
 
@@ -111,7 +116,7 @@ def _operator(
 
     inputs: list[Tensor | None] = [x, joined("ih"), joined("hh"), None, None, *state]
     if lengths is not None:
-        inputs[4] = Tensor(leaf(lengths.astype(np.int32)))
+        inputs[4] = _as_ends(lengths)
     if directions[0].bias_ih is not None:
         inputs[3] = cat([joined("bias_ih"), joined("bias_hh")], 1)
     hidden = directions[0].hh.shape[1]
@@ -130,7 +135,7 @@ def _operator(
 
 
 def layer(
-    kind: str, x: Tensor, state: State, directions: Sequence[Weights], lengths: np.ndarray | None = None
+    kind: str, x: Tensor, state: State, directions: Sequence[Weights], lengths: np.ndarray | Tensor | None = None
 ) -> tuple[Tensor, State]:
     """One layer: hidden states [T, N, directions * hidden] of inputs [T, N, width], and last states.
 

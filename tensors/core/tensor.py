@@ -46,6 +46,7 @@ class Tensor(TensorMethods):
     """
 
     __slots__ = (
+        "__dict__",
         "__weakref__",
         "_grad",
         "_keeps_grad",

@@ -16,6 +16,7 @@ from ..callbacks import LearningRateScheduler as LearningRateScheduler
 from ..callbacks import ReduceLROnPlateau as ReduceLROnPlateau
 from ..callbacks import TerminateOnNaN as TerminateOnNaN
 from ..callbacks.weights_file import WeightsFile
+from ..loggers.summary_writer import SummaryWriter
 from ..loop.logged import own_first
 from ..loop.run import Run
 from .fit.history import KERAS, SHARED
@@ -23,7 +24,7 @@ from .fit.history import History as History
 
 __all__ = [
     "CSVLogger", "Callback", "EarlyStopping", "History", "LambdaCallback", "LearningRateScheduler", "ModelCheckpoint",
-    "ReduceLROnPlateau", "TerminateOnNaN",
+    "ReduceLROnPlateau", "TensorBoard", "TerminateOnNaN",
 ]  # fmt: skip
 HOOKS = (*KERAS, *SHARED)
 """Names of Keras' hooks."""
@@ -106,6 +107,60 @@ class CSVLogger(Callback):
             if is_first and not keeps:
                 rows.writeheader()
             rows.writerow(values)
+
+
+class TensorBoard(Callback):
+    """Writes event files of TensorBoard: the values of each epoch as ``epoch_loss`` and the like, those of training
+    into the folder ``train`` and those of validation into ``validation``.
+
+    Args:
+        log_dir: the folder.
+        histogram_freq: epochs from one histogram of each weight to the next; 0 for none.
+        write_graph, write_images, write_steps_per_second, profile_batch, embeddings_freq, embeddings_metadata: Keras'
+            settings without effect.
+        update_freq: "epoch", or batches from one value of ``batch_loss`` to the next; "batch" is 1.
+    """
+
+    order = 2
+
+    def __init__(
+        self, log_dir: str | os.PathLike[str] = "logs", histogram_freq: int = 0, write_graph: bool = True,
+        write_images: bool = False, write_steps_per_second: bool = False, update_freq: Any = "epoch",
+        profile_batch: Any = 0, embeddings_freq: int = 0, embeddings_metadata: Any = None,
+    ) -> None:  # fmt: skip
+        self.log_dir, self.histogram_freq = log_dir, histogram_freq
+        self._every = {"epoch": 0, "batch": 1}.get(update_freq, update_freq)
+        self._writers: dict[str, SummaryWriter] = {}
+        self._steps = 0
+
+    def _writer(self, folder: str) -> SummaryWriter:
+        if folder not in self._writers:
+            self._writers[folder] = SummaryWriter(os.path.join(self.log_dir, folder))
+        return self._writers[folder]
+
+    def on_train_batch_end(self, trainer: Run, module: Any, outputs: Any, *others: Any) -> None:
+        """Write the loss of a batch."""
+        self._steps += 1
+        if self._every and self._steps % self._every == 0:
+            value = outputs["loss"] if isinstance(outputs, dict) else outputs
+            self._writer("train").add_scalar("batch_loss", float(value), self._steps)
+
+    def on_train_epoch_end(self, trainer: Run, module: Any) -> None:
+        """Write the values of an epoch, and histograms of the weights."""
+        epoch = trainer.current_epoch
+        for name, value in own_first(trainer.progress_bar_metrics).items():
+            folder = "validation" if name.startswith("val_") else "train"
+            self._writer(folder).add_scalar(f"epoch_{name.removeprefix('val_')}", value, epoch)
+        if self.histogram_freq and epoch % self.histogram_freq == 0:
+            for name, weight in getattr(module, "model", module).state_dict().items():
+                if weight.dtype.kind == "float":
+                    self._writer("train").add_histogram(name, weight, epoch)
+
+    def on_train_end(self, trainer: Run, module: Any) -> None:
+        """Close the files."""
+        for each in self._writers.values():
+            each.close()
+        self._writers = {}
 
 
 def __dir__() -> list[str]:

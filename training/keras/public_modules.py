@@ -6,11 +6,18 @@ MODULES = {
     "activations": "core.activations",
     "backend": "backend",
     "callbacks": "callbacks",
+    "constraints": "core.constraints",
+    "datasets": "datasets",
+    **{
+        f"datasets.{name}": f"datasets.{name}"
+        for name in ("boston_housing", "california_housing", "fashion_mnist", "mnist")
+    },
     "initializers": "core.initializers",
     "layers": "layers",
     "losses": "objectives.losses",
     "metrics": "objectives.metrics",
     "models": "models",
+    "ops": "ops",
     "optimizers": "objectives.optimizers",
     "optimizers.schedules": "objectives.schedules",
     "regularizers": "core.regularizers",

@@ -1,5 +1,7 @@
 """Callbacks in Keras' form are called as Keras calls them."""
 
+import struct
+
 import numpy as np
 import pytest
 from candle_convert import UsageError
@@ -76,3 +78,24 @@ def test_a_metric_that_there_is_not():
         with pytest.warns(UserWarning, match=r"val_lss.*loss.*val_loss"):
             history = fitted(k, k.callbacks.EarlyStopping(monitor="val_lss", mode="min"))
         assert len(history.epoch) == 2
+
+
+def test_event_files(tmp_path):
+    """TensorBoard's callback writes the names and folders of Keras."""
+    x = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
+    model = ours.Sequential([ours.Input((3,)), ours.layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=["mae"])
+    board = ours.callbacks.TensorBoard(tmp_path, histogram_freq=1, update_freq=2)
+    history = model.fit(
+        x, x[:, :1], epochs=2, batch_size=4, validation_split=0.25, verbose=0, callbacks=[board]
+    ).history
+    written = {each.name: b"".join(file.read_bytes() for file in each.iterdir()) for each in tmp_path.iterdir()}
+    assert written.keys() == {"train", "validation"}
+    for folder, prefix in (("train", ""), ("validation", "val_")):
+        for name in ("loss", "mae"):
+            assert written[folder].count(f"epoch_{name}".encode()) == 2
+            for value in history[f"{prefix}{name}"]:
+                assert struct.pack("<f", value) in written[folder]
+    assert written["train"].count(b"batch_loss") == 3
+    assert b"dense" in written["train"]
+    assert b"dense" not in written["validation"]

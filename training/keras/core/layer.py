@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +18,8 @@ from ....tensors.core.tensor import Tensor
 from ....tensors.core.trace import TRACE
 from ....tensors.operations.creation import as_tensor
 from ..fit.weights import Layers
-from . import initializers, regularizers
+from . import constraints, initializers, regularizers
+from .masking import carry_masks, mask_options
 from .settings import Configured, snake_case, unknown_setting, without_effect
 from .symbolic import KerasTensor, called, shape_of, symbolic_tensors
 
@@ -61,9 +62,13 @@ class Layer(Layers, Configured):
 
     Attributes:
         built: whether the weights are there.
+        constrained: of a class, which weight each of the settings such as ``kernel_constraint`` is of.
+        supports_masking: whether outputs have masks by `compute_mask`; true for classes that define it.
     """
 
     file_module: ClassVar[str] = "keras.layers"
+    supports_masking: bool = False
+    constrained: ClassVar[Mapping[str, str]] = {}
     _takes_training: ClassVar[bool] = False
     _call_names: ClassVar[tuple[str, ...]] = ()
 
@@ -71,6 +76,7 @@ class Layer(Layers, Configured):
         shape = options.pop("input_shape", None)
         if "input_dim" in options:
             shape = (options.pop("input_dim"),)
+        limits = {name: constraints.get(options.pop(name)) for name in type(self).constrained if name in options}
         without_effect(type(self), options)
         super().__init__()
         self.training = False
@@ -82,6 +88,7 @@ class Layer(Layers, Configured):
         self._first_shape = shape
         self._penalties: list[tuple[Tensor, Any]] = []
         self._new: list[tuple[str, Tensor]] = []
+        self._constraints = {type(self).constrained[name]: each for name, each in limits.items() if each is not None}
         if not trainable:
             vars(self)["trainable"] = False
 
@@ -91,11 +98,17 @@ class Layer(Layers, Configured):
         cls._takes_training = "training" in parameters
         positional = [name for name, each in parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
         cls._call_names = tuple(positional[1:])
+        if "compute_mask" in vars(cls) and "supports_masking" not in vars(cls):
+            cls.supports_masking = True
         if "build" in vars(cls):
             cls.build = _finishing(cls.build)  # type: ignore[method-assign]
 
     def build(self, input_shape: Any) -> None:
         """Make the weights for inputs of a shape, whose batch may be None; a list or dictionary of several inputs."""
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """The masks of the outputs for inputs and their masks, if `supports_masking` is true: by default the same."""
+        return mask
 
     def call(self, *arguments: Any, **options: Any) -> Any:
         """Compute the output; defined by subclasses."""
@@ -121,10 +134,15 @@ class Layer(Layers, Configured):
         if symbolic_tensors((arguments, options)):
             return called(self, arguments, options if training is None else {**options, "training": training})
         arguments, options = mapped((arguments, options), _tensor)
+        options = mask_options(self, arguments, options)
         if training is None:
-            return super().__call__(*arguments, **options)
-        with _mode(self, training):
-            return super().__call__(*arguments, **options)
+            outputs = super().__call__(*arguments, **options)
+        else:
+            with _mode(self, training):
+                outputs = super().__call__(*arguments, **options)
+        if arguments:
+            carry_masks(self, arguments[0], options.get("mask"), outputs)
+        return outputs
 
     def build_for(self, arguments: Sequence[Any]) -> None:
         """Make the weights, if they are not there, for these inputs."""
@@ -136,6 +154,9 @@ class Layer(Layers, Configured):
     def finish_build(self) -> None:
         """Register the weights that `build` has made, and layers in lists and dictionaries."""
         self._register_contained()
+        for attribute, limit in self._constraints.items():
+            if getattr(self, attribute, None) is not None:
+                getattr(self, attribute).constraint = limit
         known = {id(each) for _, each in (*self._parameters.items(), *self._buffers.items())}
         for name, each in self._new:
             if id(each) not in known:
@@ -153,11 +174,11 @@ class Layer(Layers, Configured):
         Args:
             initializer: a name or a function of a shape; Glorot's uniform numbers by default.
             regularizer: a penalty that is added to the loss.
+            constraint: what the weight is replaced by after each step of an optimizer.
             aggregation, autocast: Keras' settings without effect.
 
-        Raises UsageError for a constraint, and for lengths that are not known.
+        Raises UsageError for lengths that are not known.
         """
-        self.require("constraint", constraint, (None,))
         self.require("overwrite_with_gradient", overwrite_with_gradient, (False,))
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         if None in shape:
@@ -166,6 +187,9 @@ class Layer(Layers, Configured):
         values = as_tensor(initializers.get(initializer or "glorot_uniform")(shape)).to(dtype or "f32")
         made: Any = nn.Parameter(values) if trainable else nn.Buffer(values)
         self._new.append((name or f"weight_{len(self._new)}", made))
+        limit = constraints.get(constraint)
+        if limit is not None:
+            made.constraint = limit
         penalty = regularizers.get(regularizer)
         if penalty is not None:
             self._penalties.append((made, penalty))

@@ -15,7 +15,7 @@ _ANY = (
     "autocast", "axis_specs", "batch_input_shape", "ema_momentum", "ema_overwrite_frequency", "flash_attention",
     "implementation", "input_axes", "input_length", "jit_compile", "lora_alpha", "output_axes", "run_eagerly", "seed",
     "seed_generator", "steps_per_execution", "unroll", "use_cudnn", "auto_scale_loss",
-    "renorm_momentum", "zero_output_for_mask",
+    "renorm_momentum",
 )  # fmt: skip
 _NONE = (
     "activity_regularizer", "alpha_constraint", "beta_constraint", "bias_constraint", "depthwise_constraint",
@@ -87,7 +87,8 @@ def fitting_settings(cls: type, config: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for name, value in config.items():
         if (name in known and known[name].kind is not inspect.Parameter.VAR_KEYWORD) or (
-            name in ("name", "trainable") and any(each.kind is each.VAR_KEYWORD for each in known.values())
+            name in ("name", "trainable", *getattr(cls, "constrained", ()), *getattr(cls, "through_options", ()))
+            and any(each.kind is each.VAR_KEYWORD for each in known.values())
         ):
             found[name] = value
         elif not is_usual(name, value) and value not in (None, False):

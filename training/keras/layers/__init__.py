@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .aliases import *  # noqa: F403
     from .attention import *  # noqa: F403
     from .basic import *  # noqa: F403
+    from .cells import *  # noqa: F403
     from .conv import *  # noqa: F403
     from .merging import *  # noqa: F403
     from .norm import *  # noqa: F403
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from .recurrent import *  # noqa: F403
     from .regularization import *  # noqa: F403
     from .reshaping import *  # noqa: F403
+    from .rnn import *  # noqa: F403
     from .wrappers import *  # noqa: F403
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ....nn.functional.attention import causal, masked
+from ....nn.functional.attention import causal
 from ....nn.functional.dropout import dropout
 from ....tensors.core.tensor import Tensor
 from ....tensors.operations.creation import as_tensor
 from ....tensors.operations.indexing import where
 from ..core import activations
 from ..core.layer import Layer
-from .basic import EinsumDense
+from .basic import EinsumDense, shares_of
 
 __all__ = ["AdditiveAttention", "Attention", "MultiHeadAttention"]
 
@@ -24,6 +24,8 @@ class MultiHeadAttention(Layer):
         key_dim: width of a head of queries and keys; value_dim: of values, the same by default.
         output_shape: width of the output, that of the query by default.
     """
+
+    supports_masking = True
 
     def __init__(
         self, num_heads: int, key_dim: int, value_dim: int | None = None, dropout: float = 0.0, use_bias: bool = True,
@@ -71,25 +73,35 @@ class MultiHeadAttention(Layer):
 
     def call(
         self, query: Tensor, value: Tensor, key: Tensor | None = None, attention_mask: Tensor | None = None,
-        return_attention_scores: bool = False, use_causal_mask: bool = False,
+        return_attention_scores: bool = False, use_causal_mask: bool = False, query_mask: Any = None,
+        value_mask: Any = None, key_mask: Any = None,
     ) -> Any:  # fmt: skip
         """The output [N, T, width], with the weights [N, heads, T, S] if they are asked for.
 
         Args:
             attention_mask: true where a key counts, [N, T, S].
             use_causal_mask: each query counts keys up to its own position.
+            query_mask, value_mask, key_mask: true where a step counts, [N, T] and [N, S]; the masks of the tensors by
+                default.
         """
-        q = self.query_dense(query).transpose(1, 2)
-        k = self.key_dense(value if key is None else key).transpose(1, 2)
-        v = self.value_dense(value).transpose(1, 2)
+        q = self.query_dense.call(query).transpose(1, 2)  # call: the masks of the inputs count here, not in the layer
+        k = self.key_dense.call(value if key is None else key).transpose(1, 2)
+        v = self.value_dense.call(value).transpose(1, 2)
         scores = (q * (1 / math.sqrt(self.key_dim))) @ k.transpose(-1, -2)
-        mask = None if attention_mask is None else attention_mask.bool()
+        mask = None if attention_mask is None else as_tensor(attention_mask).bool()
+        for steps, dim in ((query_mask, -1), (value_mask, -2), (key_mask, -2)):
+            if steps is not None:
+                shown = as_tensor(steps).bool().unsqueeze(dim)
+                mask = shown if mask is None else mask & shown
         if mask is not None and mask.ndim == 3:
             mask = mask.unsqueeze(1)
         if use_causal_mask:
             order = causal(scores.shape[-2], scores.shape[-1])
             mask = order if mask is None else mask & order
-        weights = activations.softmax(masked(scores, mask))
+        if mask is None or return_attention_scores or self.dropout:
+            weights = shares_of(scores, mask)
+        else:  # as in Keras, a query without any key has the mean of all values
+            weights = activations.softmax(where(mask, scores, -1e9))
         shares = dropout(weights, self.dropout) if self.training and self.dropout else weights
         found = self.output_dense((shares @ v).transpose(1, 2))
         return (found, weights) if return_attention_scores else found
@@ -123,6 +135,10 @@ class Attention(Layer):
         added = query.unsqueeze(-2) + key.unsqueeze(-3)
         return self.concat_score_weight * (added if self.scale is None else added * self.scale).tanh().sum(-1)
 
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """The mask of the query."""
+        return None if mask is None else mask[0]
+
     def call(
         self, inputs: Any, mask: Any = None, return_attention_scores: bool = False, use_causal_mask: bool = False
     ) -> Any:
@@ -134,7 +150,8 @@ class Attention(Layer):
         """
         query, value = inputs[:2]
         scores = self.scores(query, inputs[2] if len(inputs) > 2 else value)
-        of_queries, of_values = (None if each is None else as_tensor(each).bool() for each in mask or (None, None))
+        masks = list(mask or ())[:2] or (None, None)
+        of_queries, of_values = (None if each is None else as_tensor(each).bool() for each in masks)
         shown = None if of_values is None else of_values.unsqueeze(-2)
         if use_causal_mask:
             order = causal(scores.shape[-2], scores.shape[-1])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from ....nn import functional
 from ....runtime.base.errors import UsageError
 from ....tensors.core.registry import FUNCTIONS
 from ....tensors.core.tensor import Tensor
+from ....tensors.operations.creation import as_tensor
+from ....tensors.operations.indexing import where
 from ..core import activations, initializers, regularizers
 from ..core.layer import Layer, named
 from ..core.settings import snake_case
@@ -16,7 +18,7 @@ from ..core.symbolic import OPERATION, OPERATIONS, KerasTensor, Node
 
 __all__ = [
     "Activation", "Dense", "ELU", "EinsumDense", "Embedding", "GaussianNoise", "Identity", "Input", "InputLayer",
-    "Lambda", "LeakyReLU", "PReLU", "ReLU", "Rescaling", "Softmax",
+    "Lambda", "LeakyReLU", "Masking", "PReLU", "ReLU", "Rescaling", "Softmax",
 ]  # fmt: skip
 
 
@@ -27,6 +29,9 @@ def as_float(x: Tensor, like: Tensor) -> Tensor:
 
 class Dense(Layer):
     """``activation(x @ kernel + bias)`` over the last dim; kernel [in, units], bias [units]."""
+
+    constrained: ClassVar[Mapping[str, str]] = {"kernel_constraint": "kernel", "bias_constraint": "bias"}
+    supports_masking = True
 
     def __init__(
         self, units: int, activation: Any = None, use_bias: bool = True, kernel_initializer: Any = "glorot_uniform",
@@ -61,6 +66,8 @@ class EinsumDense(Layer):
         bias_axes: letters of the output's dims that the bias has.
     """
 
+    constrained: ClassVar[Mapping[str, str]] = {"kernel_constraint": "kernel", "bias_constraint": "bias"}
+
     def __init__(
         self, equation: str, output_shape: Any, activation: Any = None, bias_axes: str | None = None,
         kernel_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros", kernel_regularizer: Any = None,
@@ -93,14 +100,17 @@ class EinsumDense(Layer):
 
 
 class Embedding(Layer):
-    """Rows of a table [input_dim, output_dim] by integers."""
+    """Rows of a table [input_dim, output_dim] by integers; with `mask_zero` steps of the integer 0 are masked."""
+
+    constrained: ClassVar[Mapping[str, str]] = {"embeddings_constraint": "embeddings"}
+    supports_masking = False
 
     def __init__(
         self, input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform",
         embeddings_regularizer: Any = None, mask_zero: bool = False, **options: Any,
     ) -> None:  # fmt: skip
         super().__init__(**options)
-        self.require("mask_zero", mask_zero, (False,))
+        self.mask_zero = self.supports_masking = bool(mask_zero)
         self.input_dim, self.output_dim = int(input_dim), int(output_dim)
         given = "random_uniform" if embeddings_initializer == "uniform" else embeddings_initializer
         self.embeddings_initializer = initializers.get(given)
@@ -111,12 +121,33 @@ class Embedding(Layer):
             (self.input_dim, self.output_dim), self.embeddings_initializer, regularizer=self.embeddings_regularizer
         )
 
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """True where the integer is not 0; None without `mask_zero`."""
+        return (as_tensor(inputs) != 0) if self.mask_zero else None
+
     def call(self, inputs: Tensor) -> Tensor:
         return functional.embedding(inputs if inputs.dtype.kind == "int" else inputs.long(), self.embeddings)
 
 
+class Masking(Layer):
+    """Masks the steps of [N, length, C] whose elements are all `mask_value`, and sets them to 0."""
+
+    def __init__(self, mask_value: float = 0.0, **options: Any) -> None:
+        super().__init__(**options)
+        self.mask_value = mask_value
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """True where an element of a step is not `mask_value`."""
+        return (as_tensor(inputs) != self.mask_value).any(-1)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return where(self.compute_mask(inputs).unsqueeze(-1), inputs, 0)
+
+
 class Activation(Layer):
     """An activation by its name."""
+
+    supports_masking = True
 
     def __init__(self, activation: Any, **options: Any) -> None:
         super().__init__(**options)
@@ -127,19 +158,33 @@ class Activation(Layer):
         return found
 
 
+def shares_of(x: Tensor, mask: Any = None, axis: int = -1) -> Tensor:
+    """Softmax of the elements whose mask is true; the others are 0, and all are where no mask is true."""
+    if mask is None:
+        return activations.softmax(x, axis)
+    given = as_tensor(mask)
+    counted = given > 0.5 if given.dtype.kind == "float" else given.bool()
+    return where(counted, activations.softmax(where(counted, x, -1e9), axis), 0.0)
+
+
 class Softmax(Layer):
     """Shares that sum to 1 along an axis."""
+
+    supports_masking = True
 
     def __init__(self, axis: int = -1, **options: Any) -> None:
         super().__init__(**options)
         self.axis = axis
 
-    def call(self, inputs: Tensor) -> Tensor:
-        return activations.softmax(inputs, self.axis)
+    def call(self, inputs: Tensor, mask: Any = None) -> Tensor:
+        """The shares; elements whose mask is false, which has the inputs' shape, have none."""
+        return shares_of(inputs, mask, self.axis)
 
 
 class ReLU(Layer):
     """max(x, 0), with the settings of `activations.relu`."""
+
+    supports_masking = True
 
     def __init__(
         self, max_value: float | None = None, negative_slope: float = 0.0, threshold: float = 0.0, **options: Any
@@ -154,6 +199,8 @@ class ReLU(Layer):
 class LeakyReLU(Layer):
     """x, and below 0 x times `negative_slope`."""
 
+    supports_masking = True
+
     def __init__(self, negative_slope: float = 0.3, **options: Any) -> None:
         slope = options.pop("alpha", negative_slope)
         super().__init__(**options)
@@ -166,6 +213,8 @@ class LeakyReLU(Layer):
 class ELU(Layer):
     """x, and below 0 ``alpha * (exp(x) - 1)``."""
 
+    supports_masking = True
+
     def __init__(self, alpha: float = 1.0, **options: Any) -> None:
         super().__init__(**options)
         self.alpha = alpha
@@ -177,12 +226,14 @@ class ELU(Layer):
 class PReLU(Layer):
     """x, and below 0 x times the trained `alpha`, which is one number along `shared_axes`."""
 
+    constrained: ClassVar[Mapping[str, str]] = {"alpha_constraint": "alpha"}
+    supports_masking = True
+
     def __init__(
-        self, alpha_initializer: Any = "Zeros", alpha_regularizer: Any = None, alpha_constraint: Any = None,
-        shared_axes: Any = None, **options: Any,
+        self, alpha_initializer: Any = "Zeros", alpha_regularizer: Any = None, shared_axes: Any = None,
+        **options: Any,
     ) -> None:  # fmt: skip
         super().__init__(**options)
-        self.require("alpha_constraint", alpha_constraint, (None,))
         self.initial, self.penalty = initializers.get(alpha_initializer), regularizers.get(alpha_regularizer)
         self.shared_axes = [shared_axes] if isinstance(shared_axes, int) else list(shared_axes or [])
 
@@ -197,6 +248,8 @@ class PReLU(Layer):
 class Rescaling(Layer):
     """``x * scale + offset``."""
 
+    supports_masking = True
+
     def __init__(self, scale: float, offset: float = 0.0, **options: Any) -> None:
         super().__init__(**options)
         self.scale, self.offset = scale, offset
@@ -209,6 +262,8 @@ class Rescaling(Layer):
 class Identity(Layer):
     """x as it is."""
 
+    supports_masking = True
+
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
 
@@ -218,6 +273,8 @@ class Identity(Layer):
 
 class GaussianNoise(Layer):
     """Normal numbers added in training."""
+
+    supports_masking = True
 
     def __init__(self, stddev: float, **options: Any) -> None:
         super().__init__(**options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ....nn.core.module import LayerVariants
@@ -61,6 +62,8 @@ class _Conv(Layer, LayerVariants):
 
 
 class _ConvNd(_Conv):
+    constrained: ClassVar[Mapping[str, str]] = {"kernel_constraint": "kernel", "bias_constraint": "bias"}
+
     def __init__(
         self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid", data_format: str | None = None,
         dilation_rate: Any = 1, groups: int = 1, activation: Any = None, use_bias: bool = True,
@@ -104,6 +107,8 @@ class Conv3D(_ConvNd, dims=3):
 
 
 class _ConvTransposeNd(_Conv):
+    constrained: ClassVar[Mapping[str, str]] = {"kernel_constraint": "kernel", "bias_constraint": "bias"}
+
     def __init__(
         self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid", output_padding: Any = None,
         data_format: str | None = None, dilation_rate: Any = 1, activation: Any = None, use_bias: bool = True,
@@ -168,6 +173,8 @@ class Conv3DTranspose(_ConvTransposeNd, dims=3):
 
 
 class _DepthwiseNd(_Conv):
+    constrained: ClassVar[Mapping[str, str]] = {"depthwise_constraint": "kernel", "bias_constraint": "bias"}
+
     def __init__(
         self, kernel_size: Any, strides: Any = 1, padding: str = "valid", depth_multiplier: int = 1,
         data_format: str | None = None, dilation_rate: Any = 1, activation: Any = None, use_bias: bool = True,
@@ -205,6 +212,11 @@ class DepthwiseConv2D(_DepthwiseNd, dims=2):
 
 
 class _SeparableNd(_Conv):
+    constrained: ClassVar[Mapping[str, str]] = {
+        "depthwise_constraint": "depthwise_kernel", "pointwise_constraint": "pointwise_kernel",
+        "bias_constraint": "bias",
+    }  # fmt: skip
+
     def __init__(
         self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid", data_format: str | None = None,
         dilation_rate: Any = 1, depth_multiplier: int = 1, activation: Any = None, use_bias: bool = True,

@@ -7,6 +7,7 @@ from typing import Any
 
 from ....runtime.base.errors import UsageError
 from ....tensors.core.tensor import Tensor
+from ....tensors.operations.creation import ones
 from ....tensors.operations.joining import cat
 from ..core.layer import Layer
 
@@ -19,6 +20,15 @@ __all__ = [
 class _Merge(Layer):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """True where the mask of any input is; None if one of them has no mask."""
+        if mask is None or any(each is None for each in mask):
+            return None
+        first, *others = mask
+        for each in others:
+            first = first | each
+        return first
 
     def joined(self, items: Sequence[Tensor]) -> Tensor:
         """All inputs as one."""
@@ -86,6 +96,15 @@ class Concatenate(_Merge):
         super().__init__(**options)
         self.axis = axis
 
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """Masks one after another, true for inputs without one; along the last axis, true where any is."""
+        if mask is None:
+            return None
+        shown = [ones(*x.shape, dtype="bool") if each is None else each for x, each in zip(inputs, mask, strict=True)]
+        pairs = zip(inputs, shown, strict=True)
+        full = [each.unsqueeze(-1).expand(x.shape) if each.ndim < x.ndim else each for x, each in pairs]
+        return cat(full, self.axis).any(-1)
+
     def joined(self, items: Sequence[Tensor]) -> Tensor:
         return cat(list(items), self.axis)
 
@@ -96,6 +115,10 @@ class Dot(_Merge):
     def __init__(self, axes: Any, normalize: bool = False, **options: Any) -> None:
         super().__init__(**options)
         self.axes, self.normalize = axes, normalize
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """None: products do not have the inputs' steps."""
+        return None
 
     def two(self, one: Tensor, other: Tensor) -> Tensor:
         first, second = (self.axes, self.axes) if isinstance(self.axes, int) else self.axes

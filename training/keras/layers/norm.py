@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +23,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+EPSILON = 1e-7
+"""Keras' epsilon: added to numbers of steps that are divided by."""
+
+
 class BatchNormalization(Layer):
     """Zero mean and unit variance of the channels of a batch, then gamma and beta.
 
@@ -29,6 +34,9 @@ class BatchNormalization(Layer):
         momentum: what the running statistics keep at each step; the variance is that of the batch, without Bessel's
             correction.
     """
+
+    constrained: ClassVar[Mapping[str, str]] = {"gamma_constraint": "gamma", "beta_constraint": "beta"}
+    supports_masking = True
 
     def __init__(
         self, axis: int = -1, momentum: float = 0.99, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
@@ -53,7 +61,10 @@ class BatchNormalization(Layer):
         self.moving_mean = self.add_weight(shape, self.initial[2], trainable=False)
         self.moving_variance = self.add_weight(shape, self.initial[3], trainable=False)
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def call(self, inputs: Tensor, mask: Any = None) -> Tensor:
+        """The output; statistics of a batch are those of the steps whose mask is true."""
+        if mask is not None and self.training and vars(self).get("trainable") is not False:
+            return self._of_steps(as_float(inputs, self.moving_mean), as_tensor(mask).unsqueeze(-1))
         x = as_float(inputs, self.moving_mean).movedim(self.axis, 1 if inputs.ndim > 1 else -1)
         weights = (self.gamma, self.beta)
         if not self.training or vars(self).get("trainable") is False:
@@ -61,6 +72,21 @@ class BatchNormalization(Layer):
         else:
             found = self._of_batch(x)
         return found.movedim(1, self.axis)
+
+    def _of_steps(self, x: Tensor, mask: Tensor) -> Tensor:
+        """By the statistics of steps [N, length, C] whose mask [N, length, 1] is true."""
+        axes = [dim for dim in range(x.ndim) if dim != self.axis % x.ndim]
+        shown = mask.to(x.dtype).expand(x.shape)
+        count = shown.sum(axes, True) + EPSILON
+        mean = (shown * x).sum(axes, True) / count
+        variance = (shown * (shown * x - mean).square()).sum(axes, True) / count
+        keep = self.momentum
+        with no_grad():
+            for running, new in ((self.moving_mean, mean), (self.moving_variance, variance)):
+                running.become(running * keep + new.detach().reshape(-1) * (1 - keep))
+        found = (x - mean) * (variance + self.epsilon).rsqrt()
+        found = found if self.gamma is None else found * self.gamma.reshape(mean.shape)
+        return found if self.beta is None else found + self.beta.reshape(mean.shape)
 
     def _of_batch(self, x: Tensor) -> Tensor:
         """By the statistics of the batch, which the running ones are moved towards."""
@@ -81,6 +107,9 @@ class BatchNormalization(Layer):
 
 class LayerNormalization(Layer):
     """Zero mean and unit variance of each item along the last axes, then gamma and beta."""
+
+    constrained: ClassVar[Mapping[str, str]] = {"gamma_constraint": "gamma", "beta_constraint": "beta"}
+    supports_masking = True
 
     def __init__(
         self, axis: Any = -1, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
@@ -112,6 +141,9 @@ class LayerNormalization(Layer):
 class GroupNormalization(Layer):
     """Zero mean and unit variance of groups of channels, which are last; -1 groups are as many as channels."""
 
+    constrained: ClassVar[Mapping[str, str]] = {"gamma_constraint": "gamma", "beta_constraint": "beta"}
+    supports_masking = True
+
     def __init__(
         self, groups: int = 32, axis: int = -1, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
         beta_initializer: Any = "zeros", gamma_initializer: Any = "ones", **options: Any,
@@ -134,6 +166,8 @@ class GroupNormalization(Layer):
 
 class UnitNormalization(Layer):
     """A Euclidean norm of 1 along an axis."""
+
+    supports_masking = True
 
     def __init__(self, axis: int = -1, **options: Any) -> None:
         super().__init__(**options)
@@ -167,6 +201,8 @@ class Normalization(Layer):
         axis: dims with statistics of their own; None for one mean and variance of all elements.
         invert: undo the normalization.
     """
+
+    supports_masking = True
 
     def __init__(
         self, axis: Any = -1, mean: Any = None, variance: Any = None, invert: bool = False, **options: Any

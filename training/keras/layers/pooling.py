@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 from ....nn.core.module import LayerVariants
 from ....tensors.core.expression import op_named
 from ....tensors.core.tensor import Tensor
+from ....tensors.operations.creation import as_tensor
+from ....tensors.operations.indexing import where
 from ....tensors.operations.operands import apply_in
 from ..core.layer import Layer
 from .windows import channels_first, channels_last, checked_padding, same, sizes
@@ -83,7 +85,18 @@ class _Global(Layer, LayerVariants):
 
 
 class GlobalAveragePooling1D(_Global, dims=1):
-    """The mean of each channel of [N, length, C]."""
+    """The mean of each channel of [N, length, C], over the steps whose mask is true."""
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """None: the output does not have steps."""
+        return None
+
+    def call(self, inputs: Tensor, mask: Any = None) -> Tensor:
+        """The means."""
+        if mask is None:
+            return super().call(inputs)
+        counted = as_tensor(mask).bool().unsqueeze(-1)
+        return where(counted, inputs, 0).sum(1, self.keepdims) / counted.to(inputs.dtype).sum(1, self.keepdims)
 
 
 class GlobalAveragePooling2D(_Global, dims=2):

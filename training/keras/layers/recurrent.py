@@ -1,133 +1,96 @@
-"""Recurrent layers over [N, length, C], with Keras' weights: kernel, recurrent_kernel and bias of a cell."""
+"""LSTM, GRU and SimpleRNN over [N, length, C]: native recurrences where their settings are Keras' defaults."""
 
 from __future__ import annotations
 
-import functools
-from typing import Any, ClassVar
+from typing import Any
 
 from ....nn.functional.recurrent import Weights, layer
 from ....tensors.core.tensor import Tensor
-from ....tensors.operations.creation import as_tensor, zeros
+from ....tensors.operations.creation import arange, zeros
+from ....tensors.operations.indexing import where
 from ....tensors.operations.joining import cat
-from ..core import activations, initializers, regularizers
-from ..core.layer import Layer
+from ..core import activations
 from .basic import as_float
+from .cells import GRUCell, LSTMCell, SimpleRNNCell
 from .regularization import dropped
+from .rnn import RNN
 
 __all__ = ["GRU", "LSTM", "SimpleRNN"]
 GRU_ORDER = (1, 0, 2)
 """Indices of our gates (reset, update, new) among Keras' (update, reset, new)."""
+OF_CELL = (
+    "activation", "recurrent_activation", "use_bias", "kernel_initializer", "recurrent_initializer",
+    "bias_initializer", "unit_forget_bias", "kernel_regularizer", "recurrent_regularizer", "bias_regularizer",
+    "kernel_constraint", "recurrent_constraint", "bias_constraint", "dropout", "recurrent_dropout", "reset_after",
+)  # fmt: skip
+"""Settings of a recurrent layer that its cell has."""
 
 
-class _Cell(Layer):
-    """The weights of a recurrent layer."""
+class _Recurrent(RNN):
+    """Base of recurrent layers with a cell of Keras."""
 
-    def __init__(self, owner: Any, **options: Any) -> None:
-        super().__init__(**options)
-        vars(self)["owner"] = _Settings(owner)
+    through_options = (*RNN.through_options, "kernel_constraint", "recurrent_constraint", "bias_constraint")
 
-    def build(self, input_shape: Any) -> None:
-        own = vars(self)["owner"]
-        width = own.gates * own.units
-        names = ("kernel", "recurrent_kernel", "bias")
-        shapes: list[tuple[int, ...]] = [(input_shape[-1], width), (own.units, width), own.bias_shape]
-        initial = [
-            *own.initial[:2],
-            functools.partial(_forgetting, own.initial[2], own.units if own.forget_bias else 0),
-        ]
-        for name, shape, first, penalty in zip(names, shapes, initial, own.penalties, strict=True):
-            made = None
-            if own.use_bias or name != "bias":
-                made = self.add_weight(shape, first, regularizer=penalty, name=name)
-            setattr(self, name, made)
+    def _prepare(self, cell: Any, units: int, settings: dict[str, Any]) -> None:
+        """Make the cell and the layer of the arguments of ``__init__``."""
+        options = dict(settings.pop("options"))
+        own = {name: each for name, each in {**settings, **options}.items() if name in OF_CELL}
+        rest = {name: each for name, each in {**settings, **options}.items() if name not in OF_CELL}
+        made = cell(units, **own, name="cell")
+        super().__init__(made, **rest)
+        made.name = f"{self.name}_cell"
+        self.units = made.units
 
-
-def _forgetting(initial: Any, units: int, shape: tuple[int, ...]) -> Tensor:
-    """The first bias; that of the forget gate of this many units is 1."""
-    array = initial(shape).array().copy()
-    array[units : 2 * units] = 1
-    return as_tensor(array)
-
-
-class _Settings:
-    """Settings of a layer that its cell reads."""
-
-    def __init__(self, owner: Any) -> None:
-        self.units, self.gates, self.use_bias = owner.units, owner.gates, owner.use_bias
-        self.initial, self.penalties, self.bias_shape = owner.initial, owner.penalties, owner.bias_shape
-        self.forget_bias = owner.forget_bias
-
-
-class _Recurrent(Layer):
-    """Base of recurrent layers.
-
-    Attributes:
-        mode: the kind of cell, as in `nn.functional.recurrent`.
-        cell: holds the weights.
-    """
-
-    mode: ClassVar[str] = ""
-    gates: ClassVar[int] = 1
-    forget_bias = False
-
-    def _prepare(self, units: int, use_bias: bool, initial: tuple[Any, ...], penalties: tuple[Any, ...]) -> None:
-        self.units, self.use_bias = int(units), use_bias
-        self.initial = [initializers.get(each) for each in initial]
-        self.penalties = [regularizers.get(each) for each in penalties]
-        self.cell = _Cell(self, name=f"{self.name}_cell")
-
-    def _form(self, sequences: bool, state: bool, backwards: bool, dropout: float, recurrent_dropout: float) -> None:
-        self.return_sequences, self.return_state, self.go_backwards = sequences, state, backwards
-        self.dropout = dropout
-        self.require("recurrent_dropout", recurrent_dropout, (0, 0.0))
-
-    @property
-    def bias_shape(self) -> tuple[int, ...]:
-        """The shape of the bias."""
-        return (self.gates * self.units,)
-
-    def _kind(self) -> str:
-        return self.mode
+    def _kind(self) -> str | None:
+        """The kind of native recurrence, as in `nn.functional.recurrent`; None for settings without one."""
+        cell = self.cell
+        usual = cell.activation is activations.tanh and cell.recurrent_activation is activations.sigmoid
+        return type(self).__name__ if usual and getattr(cell, "reset_after", True) else None
 
     def _weights(self) -> Weights:
         cell = self.cell
         other = None if cell.bias is None else zeros(*cell.bias.shape, dtype=cell.bias.dtype)
         return Weights(cell.kernel.T, cell.recurrent_kernel.T, cell.bias, other)
 
-    def build(self, input_shape: Any) -> None:
-        shape = input_shape[0] if isinstance(input_shape, list) else input_shape
-        self.cell.build(shape)
-        self.cell.built = True
-
     def call(self, sequences: Any, initial_state: Any = None, mask: Any = None) -> Any:
         """Hidden states, or the last one, with the states if they are asked for.
 
         Args:
             initial_state: [N, units], of LSTM a pair; zeros by default.
+            mask: true where a step counts, [N, length]; others leave the states as they are.
         """
-        self.require("mask", mask, (None,))
-        if isinstance(sequences, list | tuple):
-            sequences, *initial_state = sequences
-        x = as_float(sequences, self.cell.kernel)
-        if self.training and self.dropout:
-            x = dropped(x, self.dropout, (x.shape[0], 1, x.shape[2]))
-        x = x.transpose(0, 1)
-        x = x.flip(0) if self.go_backwards else x
-        count = 2 if self.mode == "LSTM" else 1
-        if initial_state is None or initial_state == []:
-            first = [zeros(x.shape[1], self.units, dtype=x.dtype) for _ in range(count)]
+        kind = self._kind()
+        if kind is None or (self.training and self.cell.recurrent_dropout):
+            return super().call(sequences, initial_state, mask)
+        given, states, mask = self.started(sequences, initial_state, mask)
+        x = as_float(given, self.cell.kernel)
+        if self.training and self.cell.dropout:
+            x = dropped(x, self.cell.dropout, (x.shape[0], 1, x.shape[2]))
+        first = tuple(each.to(x.dtype).unsqueeze(0) for each in states)
+        if mask is None:
+            found, last = layer(kind, x.transpose(0, 1), first, [self._weights()])
+            output = found.transpose(0, 1) if self.return_sequences else last[0][0]
         else:
-            first = list(initial_state) if isinstance(initial_state, list | tuple) else [initial_state]
-        found, last = layer(self._kind(), x, tuple(each.unsqueeze(0) for each in first), [self._weights()])
-        output = found.transpose(0, 1) if self.return_sequences else last[0][0]
+            found, last = self._masked(kind, x.transpose(0, 1), first, mask.transpose(0, 1))
+            output = found.transpose(0, 1) if self.return_sequences else found[-1]
         return [output, *(each[0] for each in last)] if self.return_state else output
+
+    def _masked(self, kind: str, x: Tensor, first: Any, mask: Tensor) -> tuple[Tensor, Any]:
+        """Outputs [length, N, units] and last states: the steps whose mask is true are moved to the front of their
+        sequence, which ends after them, and the outputs moved back."""
+        length = x.shape[0]
+        steps = arange(length).unsqueeze(1)
+        order = where(mask, steps, steps + length).argsort(0)
+        moved = x.gather(0, order.unsqueeze(-1).expand(x.shape))
+        found, last = layer(kind, moved, first, [self._weights()], mask.long().sum(0))
+        position = mask.long().cumsum(0) - 1
+        shown = mask if self.zero_output_for_mask else position >= 0
+        index = position.clamp(min=0).unsqueeze(-1).expand(found.shape)
+        return where(shown.unsqueeze(-1), found.gather(0, index), 0), last
 
 
 class LSTM(_Recurrent):
     """Long short-term memory; gates in the order input, forget, cell, output."""
-
-    mode = "LSTM"
-    gates = 4
 
     def __init__(
         self, units: int, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True,
@@ -137,21 +100,12 @@ class LSTM(_Recurrent):
         recurrent_dropout: float = 0.0, return_sequences: bool = False, return_state: bool = False,
         go_backwards: bool = False, **options: Any,
     ) -> None:  # fmt: skip
-        super().__init__(**options)
-        self.require("activation", activations.get(activation), (activations.tanh,))
-        self.require("recurrent_activation", activations.get(recurrent_activation), (activations.sigmoid,))
-        self.forget_bias = bool(unit_forget_bias)
-        penalties = (kernel_regularizer, recurrent_regularizer, bias_regularizer)
-        self._form(return_sequences, return_state, go_backwards, dropout, recurrent_dropout)
-        self._prepare(units, use_bias, (kernel_initializer, recurrent_initializer, bias_initializer), penalties)
+        self._prepare(LSTMCell, units, _settings(locals()))
 
 
 class GRU(_Recurrent):
-    """Gated recurrent units; gates in the order update, reset, new. The reset gate comes after the product with the
-    recurrent kernel (Keras' ``reset_after``)."""
-
-    mode = "GRU"
-    gates = 3
+    """Gated recurrent units; gates in the order update, reset, new. By default the reset gate comes after the product
+    with the recurrent kernel (Keras' ``reset_after``)."""
 
     def __init__(
         self, units: int, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True,
@@ -161,18 +115,7 @@ class GRU(_Recurrent):
         return_sequences: bool = False, return_state: bool = False, go_backwards: bool = False,
         reset_after: bool = True, **options: Any,
     ) -> None:  # fmt: skip
-        super().__init__(**options)
-        self.require("activation", activations.get(activation), (activations.tanh,))
-        self.require("recurrent_activation", activations.get(recurrent_activation), (activations.sigmoid,))
-        self.require("reset_after", reset_after, (True,))
-        penalties = (kernel_regularizer, recurrent_regularizer, bias_regularizer)
-        self._form(return_sequences, return_state, go_backwards, dropout, recurrent_dropout)
-        self._prepare(units, use_bias, (kernel_initializer, recurrent_initializer, bias_initializer), penalties)
-
-    @property
-    def bias_shape(self) -> tuple[int, ...]:
-        """One row for the input, and one for the hidden state."""
-        return 2, self.gates * self.units
+        self._prepare(GRUCell, units, _settings(locals()))
 
     def _weights(self) -> Weights:
         cell = self.cell
@@ -181,9 +124,7 @@ class GRU(_Recurrent):
 
 
 class SimpleRNN(_Recurrent):
-    """Recurrence by tanh or relu."""
-
-    mode = "RNN"
+    """Recurrence by an activation of the input and the state."""
 
     def __init__(
         self, units: int, activation: Any = "tanh", use_bias: bool = True, kernel_initializer: Any = "glorot_uniform",
@@ -192,15 +133,16 @@ class SimpleRNN(_Recurrent):
         recurrent_dropout: float = 0.0, return_sequences: bool = False, return_state: bool = False,
         go_backwards: bool = False, **options: Any,
     ) -> None:  # fmt: skip
-        super().__init__(**options)
-        self.activation = activations.get(activation)
-        self.require("activation", self.activation, (activations.tanh, activations.relu))
-        penalties = (kernel_regularizer, recurrent_regularizer, bias_regularizer)
-        self._form(return_sequences, return_state, go_backwards, dropout, recurrent_dropout)
-        self._prepare(units, use_bias, (kernel_initializer, recurrent_initializer, bias_initializer), penalties)
+        self._prepare(SimpleRNNCell, units, _settings(locals()))
 
-    def _kind(self) -> str:
-        return "RNN_TANH" if self.activation is activations.tanh else "RNN_RELU"
+    def _kind(self) -> str | None:
+        kinds = {activations.tanh: "RNN_TANH", activations.relu: "RNN_RELU"}
+        return kinds.get(self.cell.activation)
+
+
+def _settings(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an ``__init__`` by its local names."""
+    return {name: each for name, each in arguments.items() if name not in ("self", "units", "__class__")}
 
 
 def _in_order(x: Tensor) -> Tensor:

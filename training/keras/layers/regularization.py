@@ -28,6 +28,8 @@ class Dropout(Layer):
         noise_shape: the shape of the mask, None for the length of the input.
     """
 
+    supports_masking = True
+
     def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **options: Any) -> None:
         super().__init__(**options)
         self.rate, self.noise_shape = rate, noise_shape
@@ -47,6 +49,8 @@ class Dropout(Layer):
 
 class SpatialDropout1D(Layer):
     """Channels of [N, length, C] become 0 in training."""
+
+    supports_masking = True
 
     def __init__(self, rate: float, seed: int | None = None, **options: Any) -> None:
         super().__init__(**options)
@@ -80,6 +84,8 @@ class AlphaDropout(Dropout):
 
 class GaussianDropout(Layer):
     """Elements times normal numbers of mean 1 and variance rate / (1 - rate) in training."""
+
+    supports_masking = True
 
     def __init__(self, rate: float, seed: int | None = None, **options: Any) -> None:
         super().__init__(**options)

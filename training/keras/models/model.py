@@ -96,6 +96,19 @@ class Model(Layer, FitModel):
         """The symbolic output, nested as it was given."""
         return super().output if self.graph is None else self.graph.outputs
 
+    @property
+    def supports_masking(self) -> bool:  # type: ignore[override]
+        """Whether the layers of a graph or a sequence carry masks on; of subclasses, what they set."""
+        return bool(vars(self).get("_supports_masking", self._plan is not None or self.config_name == "Sequential"))
+
+    @supports_masking.setter
+    def supports_masking(self, value: bool) -> None:
+        vars(self)["_supports_masking"] = value
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """None: outputs of a graph have the masks of its layers."""
+        return None
+
     def call(self, inputs: Any) -> Any:
         """The outputs of the graph."""
         graph = self.graph

@@ -12,6 +12,7 @@ from ....tensors import namespace as namespace  # tensors get their operations
 from ....tensors.core.promotion import category
 from ....tensors.core.tensor import Tensor
 from ....tensors.operations.creation import as_tensor
+from ..core.masking import mask_of
 from ..core.settings import Configured, by_name, snake_case
 
 __all__ = [
@@ -241,9 +242,13 @@ class Loss(Configured):
         return None
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
-        """The values of items, weighted and reduced."""
+        """The values of items, weighted and reduced; those whose mask is false do not count."""
         each = self.call(y_true, y_pred)
         counts = self.counted_items(y_true, each)
+        mask = mask_of(y_pred)
+        if mask is not None:
+            shown = mask.to(each.dtype).reshape(*mask.shape, *[1] * (each.ndim - mask.ndim)).expand(each.shape)
+            each, counts = each * shown, shown if counts is None else counts * shown
         if sample_weight is not None:
             weights = as_tensor(sample_weight).to(each.dtype)
             if weights.ndim == each.ndim + 1 and weights.shape[-1] == 1:

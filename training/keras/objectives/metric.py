@@ -15,6 +15,7 @@ from ....tensors.core.tensor import Tensor
 from ....tensors.core.trace import TRACE
 from ....tensors.operations.creation import as_tensor, ones
 from ..core import initializers
+from ..core.masking import mask_of
 from ..core.settings import Configured, snake_case
 
 
@@ -89,6 +90,9 @@ class Metric(Configured):
         """Values that a model sums over batches; a single one is the mean over items."""
         if type(self).update_state is not Metric.update_state:
             return self._added(y_true, y_pred)
+        mask = mask_of(y_pred)
+        if type(self).ratio is Metric.ratio and mask is not None:
+            return self.sums(y_true, y_pred, mask.to("f32"))
         if type(self).ratio is Metric.ratio:
             return [self.values(y_true, y_pred).mean()]
         return self.sums(y_true, y_pred, None)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from ....optim import Optimizer as Rule
 from ....runtime.base.errors import UsageError
 from ....tensors.core.tensor import Tensor
+from ..core.constraints import constrain
 from ..core.settings import Configured, by_name, snake_case, without_effect
 from . import schedules, update_rules
 
@@ -52,6 +53,7 @@ class Optimizer(Configured):
             setattr(made, name, value)
         if self._global is not None:
             made.register_step_pre_hook(lambda rule, *_: _clip(rule, self._global))
+        made.register_step_post_hook(lambda rule, *_: constrain(rule))
         self.rule = made
         return made
 
@@ -208,6 +210,8 @@ class _Given(Optimizer):
     def bound(self, parameters: Iterable[Any]) -> Rule:
         """The optimizer itself."""
         found: Rule = self._made if isinstance(self._made, Rule) else self._made(parameters)
+        if isinstance(found, Rule):
+            found.register_step_post_hook(lambda rule, *_: constrain(rule))
         self.rule = found
         return found
 

@@ -72,7 +72,9 @@ class _Reader:
         return made
 
     def _setting(self, value: Any) -> Any:
-        """A setting, which may be a layer that another one wraps."""
+        """A setting, which may be a layer that another one wraps, or a list of cells."""
+        if isinstance(value, list):
+            return [self._setting(each) for each in value]
         is_layer = isinstance(value, dict) and value.get("class_name") in (*self._known, *self._custom, *MODELS)
         return self.layer(value) if is_layer and "config" in value else value
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .... import nn
 from ....runtime.base.errors import UsageError
 from ....runtime.base.units import counted
 from ....tensors.core.expression import leaf
@@ -65,8 +66,23 @@ def located(layer: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             count = seen[word] = seen.get(word, -1) + 1
             yield from located(each, f"{path}/layers/{word}{f'_{count}' if count else ''}".strip("/"))
         return
+    of_containers = {id(each): place for place, each in _contained(layer)}
     for name, each in children.items():
-        yield from located(each, f"{path}/{name}".strip("/"))
+        yield from located(each, f"{path}/{of_containers.get(id(each), name)}".strip("/"))
+
+
+def _contained(layer: Any) -> Iterator[tuple[str, Any]]:
+    """The layers in lists and dictionaries of a layer, with Keras' paths: the attribute, and the word of the class with
+    a number from the second one on."""
+    for name, value in vars(layer).items():
+        if name.startswith("_") or not isinstance(value, list | tuple | dict):
+            continue
+        seen: dict[str, int] = {}
+        for each in value.values() if isinstance(value, dict) else value:
+            if isinstance(each, nn.Module):
+                word = snake_case(type(each).__name__)
+                count = seen[word] = seen.get(word, -1) + 1
+                yield f"{name}/{word}{f'_{count}' if count else ''}", each
 
 
 def _newer(model: Any, file: Any) -> Iterator[tuple[Tensor, np.ndarray]]:

@@ -58,6 +58,21 @@ LAYERS = {
     "LSTM without bias": (lambda k: k.LSTM(5, use_bias=False, unit_forget_bias=False), SEQUENCES),
     "GRU": (lambda k: k.GRU(5), SEQUENCES),
     "GRU sequences": (lambda k: k.GRU(5, return_sequences=True, bias_initializer="random_normal"), SEQUENCES),
+    "LSTM of other activations": (
+        lambda k: k.LSTM(5, activation="relu", recurrent_activation="hard_sigmoid", return_sequences=True),
+        SEQUENCES,
+    ),
+    "GRU before": (lambda k: k.GRU(5, reset_after=False, bias_initializer="random_normal"), SEQUENCES),
+    "GRU of other activations": (lambda k: k.GRU(5, activation="softsign", go_backwards=True), SEQUENCES),
+    "SimpleRNN of other activations": (lambda k: k.SimpleRNN(5, activation="elu", use_bias=False), SEQUENCES),
+    "RNN": (lambda k: k.RNN(k.LSTMCell(5, recurrent_activation="elu"), return_sequences=True), SEQUENCES),
+    "RNN of cells": (lambda k: k.RNN([k.LSTMCell(5), k.GRUCell(4), k.SimpleRNNCell(3, activation="relu")]), SEQUENCES),
+    "RNN backwards": (lambda k: k.RNN(k.GRUCell(5, reset_after=False), go_backwards=True), SEQUENCES),
+    "Bidirectional RNN": (
+        lambda k: k.Bidirectional(k.RNN([k.GRUCell(5), k.SimpleRNNCell(4)], return_sequences=True)),
+        SEQUENCES,
+    ),
+    "Masking": (lambda k: k.Masking(0.5), SEQUENCES),
     "SimpleRNN": (lambda k: k.SimpleRNN(5), SEQUENCES),
     "SimpleRNN relu": (lambda k: k.SimpleRNN(5, activation="relu", return_sequences=True), SEQUENCES),
     "Bidirectional": (lambda k: k.Bidirectional(k.GRU(5, return_sequences=True)), SEQUENCES),
@@ -125,7 +140,7 @@ def test_names_and_settings_are_those_of_keras():
         found = [each for each in inspect.signature(getattr(ours.layers, name).__init__).parameters if each != "self"]
         shared = [each for each in wanted if each in found]
         assert [each for each in found if each in shared] == shared, name
-        assert not set(found) - set(wanted) - {"options", "alpha_constraint"}, name
+        assert not set(found) - set(wanted) - {"options"}, name
 
 
 def test_batch_statistics_and_frozen_layers():

@@ -192,9 +192,6 @@ def test_utils():
     ("call", "why"),
     [
         (lambda: layers.Dense(4, unit=3), "Dense does not take unit=3"),
-        (lambda: layers.Dense(4, kernel_constraint="max_norm"), "kernel_constraint"),
-        (lambda: layers.LSTM(4, activation="relu"), "LSTM does not take activation"),
-        (lambda: layers.Embedding(4, 3, mask_zero=True), "mask_zero=True"),
         (lambda: layers.Conv2D(4, 3, padding="full"), "'full' is not a padding"),
         (lambda: layers.Dense(3)(ours.Input((None,))), "makes a weight of shape"),
         (lambda: ours.Model(ours.Input((3,)), layers.Dense(2)(ours.Input((3,)))), "not an input of the model"),
