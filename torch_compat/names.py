@@ -50,6 +50,7 @@ SUBMODULES = {
     "utils.data.dataloader": "training.data",
     "utils.data.dataset": "training.data",
     "utils.data.sampler": "training.data",
+    "utils.dlpack": "torch_compat.neighbours.dlpack",
     "utils.tensorboard": "training.loggers.summary_writer",
 }
 """Modules by their dotted names in PyTorch."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from ..core.module import Module
@@ -36,3 +38,13 @@ class DistributedDataParallel(DataParallel):
 
     def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, **options: Any) -> None:
         super().__init__(module, device_ids, output_device)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """A block without the sum of gradients over processes, of which there is one."""
+        yield
+
+    @contextlib.contextmanager
+    def join(self, **options: Any) -> Iterator[None]:
+        """A block in which processes may have different numbers of batches; there is one process."""
+        yield

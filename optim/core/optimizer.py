@@ -22,6 +22,7 @@ from ...tensors.core.tensor import Tensor
 from ...tensors.core.trace import TRACE
 from .saved_value import checked, count
 from .state_dict import loaded, saved
+from .state_hooks import StateHooks
 from .step_numbers import Bucket, Numbers, plain
 
 Group = dict[str, Any]
@@ -67,7 +68,7 @@ class OptimizerClass(type):
         return own.replace(parameters=list(own.parameters.values())[1:], return_annotation=inspect.Signature.empty)
 
 
-class Optimizer(metaclass=OptimizerClass):
+class Optimizer(StateHooks, metaclass=OptimizerClass):
     """Base of optimizers: subclasses say how one parameter is updated.
 
     A parameter of 16-bit floats is updated in f32: its state has a `master` copy, from which the parameter is rounded.
@@ -98,6 +99,7 @@ class Optimizer(metaclass=OptimizerClass):
     """Names of the state tensors of a parameter's shape that begin at 0."""
 
     def __init__(self, params: Iterable[Any], defaults: Group) -> None:
+        super().__init__()
         self.defaults = defaults
         self.state: dict[Tensor, dict[str, Any]] = collections.defaultdict(dict)
         self.param_groups: list[Group] = []

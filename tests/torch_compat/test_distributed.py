@@ -26,6 +26,9 @@ def test_a_group_of_one_process(monkeypatch):
         assert copies[0].tolist() == x.tolist() == [1, 1, 1]
         model = DistributedDataParallel(cc.nn.Linear(3, 2), device_ids=[0])
         assert model(x).shape == (2,)
+        with model.no_sync(), model.join():
+            model(x).sum().backward()
+        assert model.module.weight.grad.tolist() == [[1, 1, 1], [1, 1, 1]]
         assert list(model.state_dict()) == ["module.weight", "module.bias"]
     finally:
         destroy_process_group()

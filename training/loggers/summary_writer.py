@@ -27,6 +27,8 @@ from .tensorboard_logger import BYTES, FIXED64, VARINT, TensorBoardLogger, field
 __all__ = ["SummaryWriter"]
 STRING = 7
 """DT_STRING of TensorFlow's types."""
+GRID_COLUMNS = 8
+"""Images of a row of `add_images`, as in PyTorch's writer."""
 LAYOUTS = {"CHW": (1, 2, 0), "HWC": (0, 1, 2), "HW": (0, 1)}
 """Dims of images, and their order that leads to rows, columns, channels."""
 
@@ -101,6 +103,32 @@ class SummaryWriter(TensorBoardLogger):
         file = io.BytesIO()
         optional_package("PIL.Image", "writing images").fromarray(pixels).save(file, "PNG")
         self._write_png(tag, file.getvalue(), pixels.shape[2], global_step)
+
+    def add_images(
+        self, tag: str, img_tensor: Any, global_step: int | None = None, walltime: Any = None,
+        dataformats: str = "NCHW",
+    ) -> None:  # fmt: skip
+        """Write several images as one, a grid of eight columns at most.
+
+        Args:
+            img_tensor: bytes, or floats from 0 to 1, of 1, 3 or 4 channels.
+            dataformats: the dims: NCHW or NHWC.
+
+        Raises UsageError for other dims, UnsupportedError without Pillow.
+        """
+        array = img_tensor.detach().array() if isinstance(img_tensor, Tensor) else np.asarray(img_tensor)
+        if dataformats not in ("NCHW", "NHWC") or array.ndim != 4 or not array.size:
+            why = f"the images {tag!r} of shape {list(array.shape)} do not have the dims {dataformats}"
+            raise UsageError("E-TRAIN-LOG", None, why, expected="NCHW or NHWC")
+        images = array if dataformats == "NHWC" else array.transpose(0, 2, 3, 1)
+        count, height, width, channels = images.shape
+        columns = min(count, GRID_COLUMNS)
+        rows = -(-count // columns)
+        grid = np.zeros((rows * columns, height, width, channels), array.dtype)
+        grid[:count] = images
+        tiles = grid.reshape(rows, columns, height, width, channels).transpose(0, 2, 1, 3, 4)
+        joined = tiles.reshape(rows * height, columns * width, channels)
+        self.add_image(tag, joined, global_step, walltime, "HWC")
 
     def add_figure(self, tag: str, figure: Any, global_step: int | None = None, close: bool = True) -> None:
         """Write a figure of matplotlib as an image.

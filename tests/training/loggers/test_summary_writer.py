@@ -86,3 +86,20 @@ def test_bytes_of_a_text(tmp_path):
         writer.add_text("note", "abc")
     (path,) = tmp_path.iterdir()
     assert expected in path.read_bytes()
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_several_images_are_a_grid_of_eight_columns(layout, tmp_path):
+    """Each image stands where torch's `make_grid` puts it."""
+    images = np.random.default_rng(0).integers(0, 256, (11, 3, 4, 5), np.uint8)
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_images("all", images if layout == "NCHW" else images.transpose(0, 2, 3, 1), dataformats=layout)
+        with pytest.raises(cc.UsageError, match="do not have the dims NCHW"):
+            writer.add_images("all", images[0])
+    content = next(tmp_path.iterdir()).read_bytes()
+    found = np.asarray(Image.open(io.BytesIO(content[content.index(b"\x89PNG") :])))
+    assert found.shape == (8, 40, 3)
+    for number, each in enumerate(images):
+        top, left = number // 8 * 4, number % 8 * 5
+        np.testing.assert_array_equal(found[top : top + 4, left : left + 5], each.transpose(1, 2, 0))
+    assert not found[4:, 15:].any()
