@@ -19,3 +19,7 @@ def load_data(
     """
     x, y = arrays_of(local_file(path, ADDRESS), ("x", "y"))
     return split(x, y, test_split, seed)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

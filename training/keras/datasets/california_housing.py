@@ -29,3 +29,7 @@ def load_data(
     x, y = arrays_of(local_file(path, ADDRESS), ("x", "y"))
     rows = SMALL if version == "small" else len(x)
     return split(x[:rows], y[:rows], test_split, seed)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -44,3 +44,7 @@ def _bytes(name: str, header: int) -> np.ndarray:
     except (OSError, EOFError, zlib.error) as error:
         raise FormatError("E-KERAS-DATA", str(path), f"not an IDX file: {error}") from error
     return np.frombuffer(content, np.uint8, offset=min(header, len(content)))
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -18,3 +18,7 @@ def load_data(path: str | os.PathLike[str] = "mnist.npz") -> tuple[Arrays, Array
     names = ("x_train", "y_train", "x_test", "y_test")
     x_train, y_train, x_test, y_test = arrays_of(local_file(path, ADDRESS), names)
     return (x_train, y_train), (x_test, y_test)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
