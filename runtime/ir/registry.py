@@ -30,13 +30,20 @@ class Operators:
         self._domain = domain
 
     def __getattr__(self, name: str) -> Op:
-        modules = makers(name)
-        if not modules:
-            raise AttributeError(f"no operator named {name!r}")
+        placeholder, modules = _unloaded(name, self._domain)
         for module in modules:
             if f"{ROOT}.{module}" in sys.modules:
                 _take(module)
-        return _loaded.get((self._domain, name)) or Op(name, self._domain)
+        return _loaded.get((self._domain, name), placeholder)
+
+
+@process_cache(kept=FILES)
+def _unloaded(name: str, domain: str) -> tuple[Op, list[str]]:
+    """What stands for an operator whose module is not imported, and the modules that define operators of its name."""
+    modules = makers(name)
+    if not modules:
+        raise AttributeError(f"no operator named {name!r}")
+    return Op(name, domain), modules
 
 
 onnx, candle, microsoft = Operators(""), Operators(CANDLE), Operators(MICROSOFT)

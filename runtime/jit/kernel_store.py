@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..base.compile_progress import compile_time
+from ..base.process_cache import process_cache
 from . import code_cache, compile_cost, source_digest
 
 OUTSIDE = bytes(code_cache.WORD) + b"outside!"
@@ -59,6 +60,7 @@ def store(kernel: Kernel) -> bytes | None:
     return code
 
 
+@process_cache(maxsize=4096)
 def path_of(kernel: Kernel) -> Path | None:
     """The file of a kernel's code, None if it cannot be stored."""
     return code_cache.cache_file(kernel.name, lambda: fingerprint(kernel.fingerprint_parts))
@@ -72,7 +74,7 @@ def fingerprint(value: Any) -> str:
     if isinstance(value, np.generic):
         return f"{value.dtype}:{value!r}"
     if isinstance(value, tuple | list | set | frozenset):
-        items = [fingerprint(item) for item in value]
+        items = [repr(item) if type(item) is int else fingerprint(item) for item in value]
         return f"{type(value).__name__}({', '.join(sorted(items) if isinstance(value, set | frozenset) else items)})"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{fingerprint(key)}: {fingerprint(item)}' for key, item in value.items())}}}"

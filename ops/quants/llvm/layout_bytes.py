@@ -6,6 +6,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from ....runtime.base.process_cache import process_cache
 from ....runtime.simd.llvm_vector import F32, I16, I32, LANES, Bytes, vector_type
 from ....runtime.tensor.block_codec import codecs
 from ..layout.block_layout import Layout, Scale
@@ -23,6 +24,7 @@ Piece = tuple[int, int, int]
 """A block, a bit of it where a piece of neighbouring bytes begins, and how many bytes."""
 
 
+@process_cache
 def vectors(layout: Layout) -> list[list[list[Element]]]:
     """For each sum of products its vectors of 64 codes: those that lie in 64 neighbouring bytes at the same bits.
 
