@@ -26,7 +26,6 @@ from .attached_files import tokenizer_of
 from .bind import bind_model, build_graph
 from .canonical_names import canonical_names
 from .memory_map import mapped
-from .network import attends_to_source, run_component, run_network
 from .stated_task import for_ranking, stated_task
 
 if TYPE_CHECKING:
@@ -138,6 +137,8 @@ def load(
         )
         return own.run(LoadedParts(graph.parts, running), dataclasses.replace(options, task=own.name))
     if graph.nodes or graph.parts:
+        from .network import run_network
+
         return run_network(graph, options, task)
     model = bind_model(graph, task)
     task = task or stated_task(graph, model)
@@ -162,6 +163,8 @@ def _pieces_together(*arguments: Any, **options: Any) -> Any:
 def _load_part(graph: Graph, *, task: str | None = None, **options: Any) -> Any:
     """A part of a model of several; the graphs that Optimum exports of one serve every task."""
     if graph.nodes or graph.parts:
+        from .network import run_component
+
         found = run_component(graph, RunOptions(**options, source=graph))
         if found is not None:
             return found
@@ -181,6 +184,8 @@ def load_for(verb: str, graph: Graph, *, task: str | None = None, **options: Any
 
 def _task_for(verb: str, graph: Graph) -> str | None:
     if graph.nodes or graph.parts:
+        from .network import attends_to_source
+
         return FEATURE_EXTRACTION if attends_to_source(graph) and verb not in ("generate", "transcribe") else None
     model = bind_model(graph)
     own = stated_task(graph, model) or model.task.name

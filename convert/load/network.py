@@ -33,7 +33,7 @@ from ..open.open_model import open_model
 from .attached_files import with_files
 from .graph_signatures import AUDIO, CODEC, IMAGE, TEXT, signature_task
 from .memory_map import mapped
-from .recognise import described
+from .recognise import described, stated
 
 IDS = "input_ids"
 SOURCES: Mapping[frozenset[str], tuple[str, Callable[..., Any]]] = {
@@ -159,7 +159,8 @@ def _config(graph: Graph) -> Any:
 
 def _configured(graph: Graph) -> tuple[Architecture, Config] | None:
     """The architecture and the hyper-parameters in the config.json next to a file; None as of `_config`."""
-    said = described(dataclasses.replace(with_files(graph), format=""))
+    weights = dataclasses.replace(with_files(graph), format="")
+    said = None if stated(weights) is None else described(weights)
     if said is None:
         return None
     try:
