@@ -32,6 +32,7 @@ DISTRIBUTIONS = {"PIL": "pillow", "re2": "google-re2"}
 """Import name -> distribution name, where they differ."""
 MAIN = '''"""Runs the model of this folder: JSON lines on standard input, or --http PORT."""
 
+import gc
 import os
 import sys
 
@@ -39,8 +40,10 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, FOLDER)
 sys.dont_write_bytecode = True
 
+gc.disable()
 from candle_convert.convert.bundle.bundled_program import main  # noqa: E402
 
+gc.enable()
 sys.exit(main(FOLDER, sys.argv[1:]))
 '''
 NAMES = '''"""Names that modules of kernels import from LLVM's package. This folder compiles nothing."""
@@ -209,7 +212,8 @@ def _packages(folder: Path) -> Iterator[str]:
 
 
 def _copy_modules(files: Sequence[Path], imported: Iterable[Path], output: Path) -> None:
-    """The modules, with bytecode of those that are imported each time, the program, and the index of declarations."""
+    """The modules, with bytecode of those that are imported each time, the program, and the indexes of declarations
+    and digests."""
     package = output / trace.PACKAGE
     for path in files:
         copy = package / path.relative_to(ROOT)
@@ -230,6 +234,7 @@ def _copy_modules(files: Sequence[Path], imported: Iterable[Path], output: Path)
             invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
         )
     module_index.write_packed(package)
+    source_digest.write_packed(map(str, files), package)
 
 
 def _copy_model(model: str, folder: Path) -> str:

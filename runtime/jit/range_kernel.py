@@ -127,7 +127,9 @@ class RangeKernel:
     def _by_numba(self) -> Any:
         """The function as Numba's ``CFunc``, compiled through Numba's disk cache, in a folder per source digest:
         Numba's own key is a single file."""
-        folder, numba = cache_folder(self.function.__module__), numba_lazy.numba()
+        on_disk = os.path.isfile(self.function.__code__.co_filename)  # Numba dates its entries by the source's file
+        folder = cache_folder(self.function.__module__) if on_disk else None
+        numba = numba_lazy.numba()
         config, signature = numba.config, self.parameters.signature(numba.types)
         before = config.CACHE_DIR
         config.CACHE_DIR = str(folder or before)

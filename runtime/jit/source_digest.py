@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import marshal
 import os
 import re
 import sys
 import time
+from collections.abc import Iterable
+from pathlib import Path
 
-from ..base.process_cache import FILES, process_cache
+from ..base.process_cache import FILES, PROCESS, owned, process_cache
 from ..base.sha256 import sha256
 
 _PACKAGE = __package__.partition(".")[0]
@@ -17,6 +21,10 @@ _FROM = re.compile(rb"\n[ \t]*from (\.+|%s\b\.?)([\w.]*) import (\([^)]*\)|.*)" 
 _PLAIN = re.compile(rb"\n[ \t]*import %s\.([\w.]+)" % _PACKAGE.encode())
 _NAME = re.compile(r"(\w+)(?: +as +\w+)?")
 _BEGAN = time.time_ns()
+TEXTS: dict[str, bytes] = owned({}, PROCESS)
+"""Sources of generated modules that no file holds, by the ``__file__`` of the module."""
+PACKED = "sources.index"
+"""The file next to this module with the digests of sources, of a copy of the package whose sources are not changed."""
 
 
 class ChangedError(Exception):
@@ -57,6 +65,31 @@ def imported(path: str) -> frozenset[str]:
         return _imports(path, file.read())
 
 
+def write_packed(files: Iterable[str], package: Path) -> None:
+    """Write the digests of files of this package into a copy of it."""
+    found = {}
+    for path in files:
+        with contextlib.suppress(ChangedError):
+            own, imports = _read(path)
+            found[_inside(path)] = own, tuple(map(_inside, imports))
+    (package / "runtime" / "jit" / PACKED).write_bytes(marshal.dumps(found))
+
+
+@process_cache(kept=FILES)
+def _packed() -> dict[str, tuple[bytes, tuple[str, ...]]]:
+    """The digests that this copy of the package carries: by file, its own and the files that it imports."""
+    try:
+        with open(os.path.join(os.path.dirname(__file__), PACKED), "rb") as file:
+            found: dict[str, tuple[bytes, tuple[str, ...]]] = marshal.load(file)
+    except (OSError, ValueError, EOFError, TypeError):
+        return {}
+    return found
+
+
+def _inside(path: str) -> str:
+    return path[len(_ROOT) + 1 :]
+
+
 def _file_of(module: str) -> str | None:
     if ours(module):
         return _module_file(os.path.join(_ROOT, *module.split(".")[1:]))
@@ -72,9 +105,14 @@ def _module_file(place: str) -> str | None:
 @process_cache(kept=FILES)
 def _read(path: str) -> tuple[bytes, frozenset[str]]:
     """The digest of a file and its path in the package, and the files that it imports."""
+    if path in TEXTS:
+        return sha256(os.path.basename(path).encode() + b"\0" + TEXTS[path]).digest(), _imports(path, TEXTS[path])
+    inside = path.startswith(_ROOT + os.sep)
+    held = _packed().get(_inside(path)) if inside else None
+    if held is not None:
+        return held[0], frozenset(os.path.join(_ROOT, name) for name in held[1])
     with open(path, "rb", buffering=0) as file:
         data, status = file.read(), os.fstat(file.fileno())
-    inside = path.startswith(_ROOT + os.sep)
     if inside and _BEGAN < status.st_mtime_ns <= time.time_ns():
         raise ChangedError
     place = os.path.relpath(path, _ROOT).replace(os.sep, "/") if inside else os.path.basename(path)

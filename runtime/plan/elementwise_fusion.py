@@ -10,12 +10,14 @@ operands within a row; attributes; lengths of the outer dims, last one first; fo
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import math
 import sys
 import types
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ import numpy as np
 from ..base.process_cache import PROCESS, owned, process_cache
 from ..base.sha256 import sha256
 from ..ir import registry
-from ..jit import address, code_cache, range_kernel
+from ..jit import address, code_cache, range_kernel, source_digest
 from ..jit import kernel_arguments as arguments
 from ..simd import branchless_math, element
 from . import rows
@@ -307,20 +309,29 @@ def module_kernel(stem: str, text: str, owner: str = __name__) -> Any:
     """The kernel ``compute`` of a generated module, which is named by its digest and cached with the sources of
     `owner`."""
     name = f"{stem}_{sha256(text.encode()).hexdigest()[:20]}"
-    folder = range_kernel.cache_folder(owner) or code_cache.temporary_folder()
-    path = folder / f"{name}.py"
-    try:
-        code_cache.write_text(path, text)
-    except OSError:  # the cache is full, or holds something else by this name
-        path = code_cache.temporary_folder() / f"{name}.py"
-        code_cache.write_text(path, text)
+    path = _module_file(f"{name}.py", text, owner)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where Numba looks for the module of code from its disk cache
-    spec.loader.exec_module(module)
+    if str(path) in source_digest.TEXTS:
+        exec(compile(text, path, "exec"), vars(module))
+    else:
+        spec.loader.exec_module(module)
     return module.compute
+
+
+def _module_file(name: str, text: str, owner: str) -> Path:
+    """The file of a generated module in the cache; a path that no file has where the cache cannot hold it."""
+    folder = range_kernel.cache_folder(owner)
+    if folder is not None:
+        with contextlib.suppress(OSError):  # the cache is full, or holds something else by this name
+            code_cache.write_text(folder / name, text)
+            return folder / name
+    path = code_cache.NOWHERE / name
+    source_digest.TEXTS[str(path)] = text.encode()
+    return path
 
 
 @process_cache

@@ -1,4 +1,4 @@
-"""Bundles answer without the packages that compile, from a folder that cannot be written to, as the package does."""
+"""Bundles answer without the packages that compile, and where nothing can be written, as the package does."""
 
 import base64
 import json
@@ -10,18 +10,25 @@ import urllib.request
 
 import candle_convert as cc
 import numpy as np
+import onnxruntime
 import pytest
+import soundfile
 from candle_convert.convert.bundle.bundled_program import best
 from candle_convert.convert.bundle.make_bundle import make_bundle
 from candle_convert.convert.cli.main import run
 from candle_convert.runtime.jit import isa
+from candle_convert.tests.builders import text_checkpoints
 from candle_convert.tests.builders.image_checkpoints import image_model, saved
+from candle_convert.tests.builders.onnx_files import save, value
+from candle_convert.tests.builders.speech_checkpoints import WHISPERS, tones, whisper
 from candle_convert.tests.builders.tiny_llama import written
+from onnx import helper
 from PIL import Image
 
 BLOCKED = ("numba", "llvmlite.binding", "onnx", "click", "rich", "google", "safetensors", "gguf", "ml_dtypes", "torch")
 PROGRAM = f"""
-import runpy, sys
+import runpy, sys, tempfile
+tempfile._candidate_tempdir_list = lambda: []
 sys.modules.update(dict.fromkeys({BLOCKED!r}))
 sys.argv.pop(0)
 runpy.run_path(sys.argv[0], run_name="__main__")
@@ -116,6 +123,48 @@ def test_pictures_come_by_path_or_in_base64(tmp_path):
     scores = [each["score"] for each in expected]  # of the level of this process, which may not be the bundle's
     assert [each["score"] for each in found] == pytest.approx(scores, abs=1e-6)
     assert missing["error"]["code"] == "E-IO-OPEN"
+
+
+def network(folder):
+    """A chain of scalar operators, whose kernel is generated."""
+    names = ("Tanh", "Exp", "Neg", "Softsign")
+    nodes = [helper.make_node(name, [f"v{at}"], [f"v{at + 1}"]) for at, name in enumerate(names)]
+    request = {"op": "run", "inputs": {"v0": [[0.5, -1.0, 2.0]]}}
+    path = save(folder / "chain.onnx", nodes, [value("v0")], [value("v4")])
+    want = onnxruntime.InferenceSession(path).run(None, {"v0": np.array([[0.5, -1, 2]], np.float32)})[0]
+    return path, request, lambda answer: np.array(answer["outputs"]["v4"]), want
+
+
+def sentences(folder):
+    text_checkpoints.checkpoint("BertModel", folder)
+    want = cc.models.load(folder).embed(["the cat"])
+    return folder, {"op": "embed", "inputs": ["the cat"]}, lambda answer: np.array(answer["vectors"]), want
+
+
+def speech(folder):
+    (folder / "whisper").mkdir()
+    whisper(WHISPERS[0], 0, folder / "whisper")
+    soundfile.write(folder / "tones.wav", tones(2), 16_000)
+    request = {"op": "transcribe", "audio": str(folder / "tones.wav"), "temperature": 0.0, "beams": 1}
+    want = cc.models.load(folder / "whisper").transcribe(folder / "tones.wav", temperature=0.0, beams=1).text
+    assert want
+    return folder / "whisper", request, lambda answer: answer["text"], want
+
+
+@pytest.mark.parametrize("builder", [network, sentences, speech])
+def test_operations_where_nothing_can_be_written(builder, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "app").mkdir()
+    path, request, results, want = builder(tmp_path / "model")
+    made = make_bundle(str(path), tmp_path / "app", requests=[request])
+    assert request["op"] in made.operations
+    out, said = _started(tmp_path / "app", tmp_path).communicate(json.dumps(request), timeout=600)
+    found = results(json.loads(out))
+    assert not said
+    if isinstance(want, str):
+        assert found == want
+    else:
+        np.testing.assert_allclose(found, want, atol=1e-6)
 
 
 def test_an_address_that_cannot_be_used_gets_one_line(bundle, tmp_path):
