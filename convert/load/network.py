@@ -33,7 +33,7 @@ from ..open.open_model import open_model
 from .attached_files import with_files
 from .graph_signatures import AUDIO, CODEC, IMAGE, TEXT, signature_task
 from .memory_map import mapped
-from .recognise import described, stated
+from .recognise import described
 
 IDS = "input_ids"
 SOURCES: Mapping[frozenset[str], tuple[str, Callable[..., Any]]] = {
@@ -159,8 +159,7 @@ def _config(graph: Graph) -> Any:
 
 def _configured(graph: Graph) -> tuple[Architecture, Config] | None:
     """The architecture and the hyper-parameters in the config.json next to a file; None as of `_config`."""
-    weights = dataclasses.replace(with_files(graph), format="")
-    said = None if stated(weights) is None else described(weights)
+    said = described(dataclasses.replace(with_files(graph), format=""))
     if said is None:
         return None
     try:
