@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..base.compile_progress import compile_time
-from ..base.process_cache import process_cache
 from . import code_cache, compile_cost, source_digest
 
 OUTSIDE = bytes(code_cache.WORD) + b"outside!"
@@ -60,7 +59,6 @@ def store(kernel: Kernel) -> bytes | None:
     return code
 
 
-@process_cache(maxsize=4096)
 def path_of(kernel: Kernel) -> Path | None:
     """The file of a kernel's code, None if it cannot be stored."""
     return code_cache.cache_file(kernel.name, lambda: fingerprint(kernel.fingerprint_parts))

@@ -32,7 +32,7 @@ class _Capsule:
 
 def to_dlpack(tensor: Tensor) -> Any:
     """The capsule of a tensor."""
-    return tensor.__dlpack__()  # type: ignore[attr-defined]
+    return tensor.__dlpack__()
 
 
 def __dir__() -> list[str]:

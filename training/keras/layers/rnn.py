@@ -27,7 +27,7 @@ class RNN(Layer):
         options: of layers; with ``zero_output_for_mask`` masked steps have an output of 0, not that of the step before.
     """
 
-    through_options = ("zero_output_for_mask",)
+    through_options: tuple[str, ...] = ("zero_output_for_mask",)
 
     def __init__(
         self, cell: Any, return_sequences: bool = False, return_state: bool = False, go_backwards: bool = False,

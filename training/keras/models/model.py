@@ -97,7 +97,7 @@ class Model(Layer, FitModel):
         return super().output if self.graph is None else self.graph.outputs
 
     @property
-    def supports_masking(self) -> bool:  # type: ignore[override]
+    def supports_masking(self) -> bool:
         """Whether the layers of a graph or a sequence carry masks on; of subclasses, what they set."""
         return bool(vars(self).get("_supports_masking", self._plan is not None or self.config_name == "Sequential"))
 

@@ -108,7 +108,7 @@ def linspace(
     axis: int = 0,
 ) -> Any:  # fmt: skip
     """Numbers at equal distances, f32 by default; with `retstep` the distance, too."""
-    found, step = np.linspace(np.asarray(start), np.asarray(stop), num, endpoint, True, axis=axis)
+    found, step = np.linspace(np.asarray(start), np.asarray(stop), num, endpoint=endpoint, retstep=True, axis=axis)
     values = tensor_of(found).to(dtype or "f32")
     return (values, tensor_of(step).to("f32")) if retstep else values
 

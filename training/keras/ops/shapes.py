@@ -190,7 +190,7 @@ def meshgrid(*x: Any, indexing: str = "xy") -> list[Tensor]:
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None) -> Tensor:
     """Elements around those of the tensor: a number for all ends, a pair for all axes, or a pair for each axis."""
     tensor = tensor_of(x)
-    given = [pad_width] * 2 if isinstance(pad_width, int) else list(pad_width)
+    given: Any = [pad_width] * 2 if isinstance(pad_width, int) else list(pad_width)
     pairs = [given] * tensor.ndim if isinstance(given[0], int) else given * (tensor.ndim if len(given) == 1 else 1)
     ends = [int(end) for pair in reversed(pairs) for end in pair]
     if mode == "constant":
