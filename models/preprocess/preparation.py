@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,6 +100,13 @@ class Preparation:
         image = picture_of(picture, self.channels)
         at = self.placement((image.height, image.width))
         return Prepared(self.normalized(self._cropped(self._resized(image, at.resized), at)), at)
+
+    def grey(self) -> Preparation:
+        """The same for one channel; unchanged where the channels have factors or shifts of their own."""
+        if len(set(self.factor)) > 1 or len(set(self.shift)) > 1:
+            return self
+        one = {"factor": self.factor[:1], "shift": self.shift[:1], "fill": self.fill[:1]}
+        return replace(self, channels=1, bgr=False, **one)
 
     def placement(self, size: Size) -> Placement:
         """Position of a picture of a size in the input, before padding."""

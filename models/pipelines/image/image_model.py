@@ -53,6 +53,14 @@ class ImageModel(TaskModel):
         self._outputs = [value.name for value in graph.outputs]
         self._session = opened(graph, options)
 
+    @property
+    def channels(self) -> int | None:
+        """Channels of the images, None if the graph leaves them open."""
+        shape = self.graph.values[self._pixels].shape or ()
+        axis = RANK - 1 if self.takes_bytes else 1
+        length = shape[axis] if len(shape) == RANK else None
+        return length if isinstance(length, int) else None
+
     @memory_limited
     def __call__(self, pixel_values: ArrayLike, pixel_mask: ArrayLike | None = None) -> dict[str, np.ndarray]:
         """The outputs by name: ``logits``, or ``last_hidden_state`` and ``pooler_output``.

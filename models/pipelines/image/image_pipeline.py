@@ -86,7 +86,8 @@ class ImagePipeline:
         if not (isinstance(self._model, ImageModel) and self._model.takes_bytes):
             if preparation is None:
                 check_edges(self.preparation, self._model.options.config)
-            return preparation or self.preparation
+            chosen = preparation or self.preparation
+            return chosen.grey() if isinstance(self._model, ImageModel) and self._model.channels == 1 else chosen
         if preparation is not None:
             why = "the model prepares pictures itself"
             raise UsageError("E-PREPROCESSOR-GRAPH", None, why, hint="Leave out --preprocessor")
