@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import candle_convert as cc
+from candle_convert.convert.finetune.session import ANSWERS, CLASSES, PAIRS
 from candle_convert.convert.inspect.architectures import families
+from candle_convert.convert.trainable.class_names import class_name
 from candle_convert.runtime.base import errors
+from candle_convert.runtime.contract.architecture import Architecture
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,24 +57,42 @@ def _moved(text: str, page: str, source: str) -> str:
     return LINK.sub(link, text)
 
 
+def _model_row(architecture: Architecture) -> str:
+    """What an architecture can do, by its registered names, tasks and graphs."""
+    trained = {class_name(name).task for name in (*CLASSES.values(), ANSWERS, PAIRS)}
+    tasks = [task.name for task in architecture.tasks]
+    in_onnx = any(task.graphs for task in architecture.tasks)
+    types = [*(["GGUF blocks"] if architecture.gguf else []), *(["ONNX int8, int4"] if in_onnx else [])]
+    cells = (
+        architecture.title,
+        " ".join(f"`{name}`" for name in architecture.model_types),
+        ", ".join(tasks),
+        " ".join(f"`{name}`" for name in architecture.gguf),
+        "yes" if in_onnx else "",
+        "; ".join(types),
+        ", ".join(task for task in tasks if task in trained),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
 def models_page() -> str:
-    """Every architecture with its names in each kind of file and its tasks."""
-    rows = [
-        f"| {each.title} | {' '.join(f'`{name}`' for name in each.model_types)} "
-        f"| {' '.join(f'`{name}`' for name in each.gguf)} | {', '.join(task.name for task in each.tasks)} |"
-        for _, each in sorted(families(), key=lambda found: found[1].title.lower())
-    ]
+    """Every architecture with its names in each kind of file and what it can do."""
+    found = sorted((each for _, each in families()), key=lambda each: each.title.lower())
     return "\n".join(
         [
             "# Models",
             "",
-            "Models of these architectures run from safetensors, PyTorch, GGUF where a name is given, and ONNX "
-            "exports, and are quantized and converted between these. `candle-convert models show NAME` lists the "
-            "hyper-parameters and weights of one, with their names in each format.",
+            "```sh",
+            "candle-convert models show qwen3",
+            "```",
             "",
-            "| model | model_type | GGUF | tasks |",
-            "|---|---|---|---|",
-            *rows,
+            "shows the hyper-parameters and weights of an architecture, with their names in each format. All of these "
+            "run from safetensors, PyTorch files and ONNX exports, and from GGUF where a name is given. `finetune` "
+            "learns the tasks of the last column.",
+            "",
+            "| model | model_type | run | GGUF | ONNX | quantize | finetune |",
+            "|---|---|---|---|---|---|---|",
+            *map(_model_row, found),
         ]
     )
 

@@ -3,7 +3,7 @@ ONNX.
 
 Needs torch, onnxscript and scikit-learn; some seconds on one core.
 
-    python examples/make_digits.py        # writes examples/digits.onnx and examples/digits.npz (test images and labels)
+    python examples/make_digits.py        # writes examples/digits.onnx, digits.npz (test images and labels), digit.png
 
 The digits are from the UCI repository: E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits (1998), CC BY
 4.0.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -52,6 +53,7 @@ def main() -> None:
         dynamic_axes={"image": {0: "batch"}, "logits": {0: "batch"}},
     )
     np.savez_compressed(HERE / "digits.npz", image=images[train:].numpy(), labels=labels[train:].numpy())
+    Image.fromarray((images[train, 0].numpy() * 255).astype(np.uint8)).save(HERE / "digit.png")
     print(f"top-1 {correct:.1%} of {TEST} test images")
 
 
