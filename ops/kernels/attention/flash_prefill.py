@@ -15,7 +15,6 @@ from ....runtime.jit.kernel_arguments import Address
 from ....runtime.jit.range_kernel import inner, range_kernel
 from ....runtime.simd.branchless_math import exp
 from ....runtime.simd.memory import load_f32, load_one, narrow, store_f32, widen
-from ....runtime.simd.transpose import store_columns
 from ....runtime.simd.vector import LANES
 from ..gemm.microkernel_f32 import ROWS, column_of_tiles
 from ..gemm.register_tile import PANEL
@@ -26,8 +25,6 @@ QUERIES = 48
 """Queries of a block."""
 KEYS = 256
 """Keys of a block."""
-EVERY_LANE = (1 << LANES) - 1
-"""A mask of all lanes of a vector."""
 
 
 class Grid(NamedTuple):
@@ -60,12 +57,6 @@ def _column_major(kind: Any, source: Any, row: Any, count: Any, size: Any, targe
     """`count` rows as the columns of a panel, zeros after them."""
     packed = f32(target)
     width = 4 if kind == 0 else 2
-    if kind == 0 and count == PANEL and size % LANES == 0:
-        for j in range(0, PANEL, LANES):
-            for k in range(0, size, LANES):
-                place = target + 4 * (k * PANEL + j)
-                store_columns(source + j * row + 4 * k, row, place, 4 * PANEL, np.int64(LANES), np.int64(EVERY_LANE))
-        return
     for j in range(count):
         line = source + j * row
         if kind == Q8_0_CODE:
