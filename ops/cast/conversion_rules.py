@@ -34,7 +34,7 @@ def cast_to(x: np.ndarray, dtype: DType, saturate: bool = True, round_mode: str 
         if dtype.name == "f8_e8m0":
             return _to_powers_of_two(x.astype(np.float32), saturate, round_mode).view(wanted)
         if dtype.kind in ("int", "uint") and x.dtype.kind not in "iub":
-            return _to_integers(_spread(x), wanted)
+            return _to_integers(_spread(x), dtype)
         return _spread(x).astype(wanted) if x.dtype.kind == "V" or wanted.kind == "V" else x.astype(wanted)
 
 
@@ -43,9 +43,15 @@ def _spread(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float32) if x.dtype.kind == "V" else x
 
 
-def _to_integers(x: np.ndarray, wanted: np.dtype) -> np.ndarray:
-    """Cut toward zero; what is out of range keeps its lowest bits, as integers do."""
-    if x.dtype.kind == "f" and wanted.itemsize < 8:
+def _to_integers(x: np.ndarray, dtype: DType) -> np.ndarray:
+    """Cut toward zero. What is out of range keeps its lowest bits, as integers do; in types below a byte it is 0, as in
+    the ONNX suite since ml_dtypes 0.7."""
+    wanted = dtype.as_numpy()
+    if x.dtype.kind == "f" and dtype.bits < 8:
+        lowest = -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
+        whole = np.trunc(x)
+        x = np.where((whole >= lowest) & (whole < lowest + (1 << dtype.bits)), whole, 0).astype(np.int8)
+    elif x.dtype.kind == "f" and wanted.itemsize < 8:
         x = np.where(np.isfinite(x), x, np.copysign(2.0**63, x)).astype(np.int64)
     return x.astype(wanted)
 

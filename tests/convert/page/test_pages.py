@@ -32,6 +32,8 @@ from candle_convert.tests.oracles.transformers import made
 from PIL import Image
 
 pytestmark = [needs_chromium, needs_packages]
+SOFTWARE_GPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--enable-features=Vulkan")
+"""Options of a browser whose WebGPU is SwiftShader, which has no 16-bit floats."""
 RATE, WINDOW = 16_000, 30
 """Samples a second, and the seconds that Whisper hears at once: after a shorter sound our features are 0, as those of
 faster-whisper, and those of Transformers.js are of silence."""
@@ -40,20 +42,22 @@ MASKS = "({ ...page.last, masks: page.last.masks.map(each => ({ ...each, mask: A
 """The answer of a page of masks as JSON."""
 
 
-@pytest.fixture(scope="module")
-def browser():
-    found = Browser()
+@pytest.fixture(scope="module", params=["wasm", "webgpu"])
+def browser(request):
+    """A browser without a GPU, and one that computes for WebGPU on the processor."""
+    found = Browser(*(SOFTWARE_GPU if request.param == "webgpu" else ()))
+    found.device = request.param
     yield found
     found.close()
 
 
 @contextlib.contextmanager
-def opened(browser, site):
-    """A page that has loaded its model."""
+def opened(browser, site, device=None):
+    """A page that has loaded its model; `device`: what it runs on, if it is not what the browser has."""
     tab = Tab(browser)
     with served(site) as address:
         tab.open(address)
-        assert tab.wait("document.body.dataset.ready") == "wasm"
+        assert tab.wait("document.body.dataset.ready") == (device or browser.device)
         yield tab
         assert not tab.errors
         assert tab.requests
@@ -103,7 +107,8 @@ def test_text_is_generated(browser, tmp_path, begins):
 )
 def test_text_of_smaller_models(browser, tmp_path, dtype, suffix):
     site = page(EXAMPLES / "tiny_llama", tmp_path, "--dtype", dtype)
-    with opened(browser, site) as tab:
+    without_halves = "wasm" if dtype.endswith("16") else None
+    with opened(browser, site, without_halves) as tab:
         found = answer(tab, "document.querySelector('#tokens').value = 12", *asked("And God said unto"))
     exported = cc.models.load(site / "model" / "onnx" / f"model{suffix}.onnx")
     assert found["text"] == exported.generate("And God said unto", max_tokens=12, temperature=0)
