@@ -105,8 +105,8 @@ class Preparation:
         """The same for one channel; unchanged where the channels have factors or shifts of their own."""
         if len(set(self.factor)) > 1 or len(set(self.shift)) > 1:
             return self
-        one = {"factor": self.factor[:1], "shift": self.shift[:1], "fill": self.fill[:1]}
-        return replace(self, channels=1, bgr=False, **one)
+        factor, shift, fill = self.factor[:1], self.shift[:1], self.fill[:1]
+        return replace(self, channels=1, bgr=False, factor=factor, shift=shift, fill=fill)
 
     def placement(self, size: Size) -> Placement:
         """Position of a picture of a size in the input, before padding."""
