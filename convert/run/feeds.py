@@ -149,7 +149,7 @@ def check_dims(graph: Graph, lengths: Mapping[str, int]) -> None:
     known = dict.fromkeys(dim for value in graph.inputs for dim in value.shape or () if isinstance(dim, str))
     for name in lengths:
         if name not in known:
-            hint = f"Dimensions of inputs: {', '.join(known) or 'none has a name'}"
+            hint = f"Dimensions of inputs: {', '.join(known)}" if known else "The inputs have fixed shapes"
             raise UsageError("E-GRAPH-DIM", None, f"no dimension named {name!r}", hint=hint)
 
 

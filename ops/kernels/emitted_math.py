@@ -26,10 +26,6 @@ def _quotient(code: Code, one: Vector, other: Vector) -> Vector:
     return Vector(code, code.builder.fdiv(one.value, other.value))
 
 
-def _magnitude(code: Code, x: Vector) -> Vector:
-    return (Vector(code, code.builder.bitcast(x.value, vector_type(I32))) & 0x7FFFFFFF).bits_as_float()
-
-
 def exp(code: Code, x: Vector) -> Vector:
     """e to the power of each lane; zero below -87.3, the largest power at 88."""
     low, high = -87.3, 88.0

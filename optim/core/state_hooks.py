@@ -14,8 +14,7 @@ def state_hooked(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def called(self: Any, *arguments: Any) -> Any:
-        is_outermost = not self.in_state_hook
-        if not is_outermost:
+        if self.in_state_hook:
             return method(self, *arguments)
         self.in_state_hook = True
         try:
