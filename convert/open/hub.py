@@ -35,21 +35,23 @@ def folder_files(uri: str, revision: str | None = None) -> dict[str, str]:
     """The addresses, by name, of the other files in the folder of a hub address's file; empty for a repository, and
     where the hub's client is offline. FileAccessError if the repository cannot be listed."""
     match = _URI.fullmatch(uri)
-    huggingface_hub = optional_package("huggingface_hub", "hf://")
+    optional_package("huggingface_hub", "hf://")
     if match is None or match["file"] is None:
         return {}
     folder, slash, own = match["file"].rpartition("/")
     with hub_errors(uri, match["repo"]):
         if optional_package("huggingface_hub.constants", "hf://").HF_HUB_OFFLINE:
             return {}
-        entries = huggingface_hub.HfApi().list_repo_tree(
-            match["repo"], folder or None, revision=match["revision"] or revision
-        )
-        names = [
-            entry.path.rpartition("/")[2] for entry in entries if isinstance(entry, huggingface_hub.hf_api.RepoFile)
-        ]
+        paths = [path.rpartition("/") for path in _listed(match["repo"], match["revision"] or revision)]
     start = f"{uri[: match.start('file')]}{folder}{slash}"
-    return {name: start + name for name in names if name != own}
+    return {name: start + name for parent, _, name in paths if parent == folder and name != own}
+
+
+def _listed(repo: str, revision: str | None) -> list[str]:
+    """The paths of a repository's files, by one request: the client repeats requests for its tree for 25 s."""
+    import huggingface_hub
+
+    return [file.rfilename for file in huggingface_hub.HfApi().model_info(repo, revision=revision).siblings or ()]
 
 
 @contextlib.contextmanager
@@ -113,14 +115,12 @@ def _with_first_stage(folder: Path) -> Path:
 
 def _pipeline(repo: str, revision: str | None, folder: Path) -> Path:
     """The folder of a repository of diffusers, with the files that its pipeline needs."""
-    import huggingface_hub
-
     from .connected_pipelines import cards_of
     from .model_files import needed_files
 
     errors = optional_package("huggingface_hub.errors", "hf://")
     try:
-        names = huggingface_hub.HfApi().list_repo_files(repo, revision=revision)
+        names = _listed(repo, revision)
     except (errors.HTTPError, errors.OfflineModeIsEnabled, OSError):  # then what is cached is looked up below
         names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
     wanted = [*needed_files(folder, names), *cards_of(folder)]
