@@ -17,7 +17,7 @@ from ...runtime.jit.range_kernel import RangeKernel, inlined, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Planned, Step, native
 from ...runtime.plan.kernel_api import Launch as Launched
 from ...runtime.simd.element import ELEMENTS, Element, element
-from ...runtime.simd.reduce import add, along
+from ...runtime.simd.reduce import LANES, add, along
 from ...runtime.simd.vector import stack_array
 from ..cast.cast_kernel import conversion
 from .group_norm import group_normalization, instance_normalization
@@ -120,7 +120,15 @@ def _normalizing(kind: Element) -> RangeKernel:
                 for entry in range(entries):
                     factor = inverse * scale[begin + entry]
                     added = shift[begin + entry] - mean * factor if shifts != 0 else -mean * factor
-                    for j in range(entry * length, entry * length + length):
+                    at = entry * length
+                    end = at + length
+                    while at + LANES <= end:  # by way of `lanes`, since the target may be the source
+                        for k in range(LANES):
+                            lanes[k] = line[at + k] * factor + added
+                        for k in range(LANES):
+                            y[base + at + k] = written(lanes[k])
+                        at += LANES
+                    for j in range(at, end):
                         y[base + j] = written(line[j] * factor + added)
 
     return normalized
@@ -205,7 +213,7 @@ def normalize(step: Step, x: Buffer, norm: Normalization) -> Planned:
             totals=step.output(norm.total) if norm.total is not None and step.is_used(norm.total) else 0,
             repeat=norm.residual.count // count if norm.residual is not None else 1,
             scratch=step.scratch(parts * count * dtype.itemsize) if copied else 0,
-        )
+        ).changed(in_place=[(x, y)] if entries < count else [])
     )
     return launches
 

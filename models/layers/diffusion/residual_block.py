@@ -24,12 +24,13 @@ def residual_block(net: ImageNet, x: Value, name: str, epsilon: float, condition
         condition: the timestep embedding after its activation, f32 [batch, width], whose projection is added between
             the convolutions; None for networks without one.
     """
+    projection = f"{name}.conv_shortcut"  # computed first: then the first norm may overwrite the input
+    shortcut = conv(net, x, projection) if net.has(f"{projection}.weight") else x
     y = _normed_conv(net, x, name, 1, epsilon)
     if condition is not None:
         y = net.Add(y, net.Unsqueeze(linear(net, condition, f"{name}.time_emb_proj"), [2, 3]))
     y = _normed_conv(net, y, name, 2, epsilon)
-    shortcut = f"{name}.conv_shortcut"
-    return net.Add(conv(net, x, shortcut) if net.has(f"{shortcut}.weight") else x, y)
+    return net.Add(shortcut, y)
 
 
 def _normed_conv(net: ImageNet, x: Value, name: str, k: int, epsilon: float) -> Value:

@@ -17,7 +17,7 @@ from ....runtime.plan.kernel_api import PARTS_PER_THREAD, Buffer, Launch
 from ....runtime.simd.memory import DTYPE_CODES, F32_CODE, widen
 from ....runtime.simd.transpose import store_columns
 from ..gemm.epilogue import Epilogue, apply_epilogue, prefetch_rows
-from ..gemm.microkernel_f32 import NARROW, PREFETCH_DISTANCE, panels
+from ..gemm.microkernel_f32 import NARROW, PREFETCH_DISTANCE, WIDE, panels
 from ..gemm.register_tile import PANEL, VECTOR
 from .channel_scale import scaled_panels
 from .indirection import indirection
@@ -34,6 +34,9 @@ LONG_ROW = 12
 """Outputs of a row from which tiles need not cross its end."""
 CORE_CACHE_BYTES = 1 << 20
 """Bytes of kernels that stay in the cache of a core while images are computed one after another."""
+MAX_COPY = 1 << 27
+"""Bytes of an input up to which 1 x 1 kernels without AVX-512 read a copy of it in blocks of channels: im2col takes 1.4
+times as long (256 to 128 channels of 512 x 512 positions at AVX2), without that memory."""
 STRIDES = (1, 2)
 """Strides of windows for which there are tiles of one row."""
 
@@ -42,6 +45,8 @@ def is_faster(problem: Problem) -> bool:
     """Whether implicit GEMM is estimated to be faster than im2col: it transposes outputs, im2col packs windows."""
     positions, outputs, depth = problem.positions, problem.outputs, problem.depth
     if outputs < MIN_OUTPUTS or not problem.constant:
+        return False
+    if problem.pointwise and not WIDE and 4 * problem.x.count > MAX_COPY:
         return False
     whole_outputs, whole_positions = (-(-count // NARROW) * NARROW for count in (outputs, positions))
     cost = positions * (depth * whole_outputs + TRANSPOSE_COST * outputs)

@@ -1,10 +1,13 @@
 """Native normalization against the NumPy functions: every operator, dtype and optional input; threads change
 nothing."""
 
+import candle_convert.formats.containers.onnx.reader as onnx_graph
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 from candle_convert.runtime.ir.op import case
+from candle_convert.runtime.session import Session
 from candle_convert.tests.oracles.native_vs_numpy import natively
 
 RNG = np.random.default_rng(17)
@@ -79,3 +82,23 @@ def test_neighbouring_channels(attributes):
     for shape in ((2, 17, 12, 21), (3, 5, 2)):
         natively("LRN", case(floats(*shape), **attributes))
     natively("LRN", case(floats(2, 7, 30, dtype=np.float64), **attributes))
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 9, 15), (1, 8, 64), (3, 4, 7)])
+def test_groups_overwrite_their_input(shape):
+    """The norm of a result that nothing else reads takes its memory."""
+    sizes, ones = ",".join(map(str, shape)), ", ".join(["0.5"] * shape[1])
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 10, opset_import: ["" : 21]>
+        run (float[{sizes}] x) => (float[{sizes}] y) <float[{shape[1]}] s = {{{ones}}}> {{
+            a = Softmax (x)
+            b = GroupNormalization <num_groups = 2> (a, s, s)
+            y = Softmax (b)
+        }}""")
+    x = floats(*shape)
+    (expected,) = Session(onnx_graph.graph_of(model), native=False).run(None, {"x": x})
+    session = Session(onnx_graph.graph_of(model), threads=2, native=True, simplify=False)
+    (found,) = session.run(None, {"x": x})
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    (plan,) = session.program.plans
+    assert plan.arena == -(-x.nbytes // 64) * 64

@@ -43,6 +43,7 @@ def made(text, outputs, images):
     constants = {
         "zero": "Constant <value_ints = [0]> ()",
         "four": "Constant <value_ints = [4]> ()",
+        "ones": "Constant <value_floats = [1.0, 1.0, 1.0, 1.0]> ()",
         "one": "Constant <value_ints = [1]> ()",
         "flat": "Constant <value_ints = [-1]> ()",
         "places": "Constant <value = int64[1,1,1,2] {1, 2}> ()",
@@ -93,8 +94,9 @@ def test_nothing_is_copied():
         ("a = Softmax <axis = 1> (x) b = Exp (a) y = Softmax <axis = 1> (b)", 1),
         ("a = Softmax <axis = 1> (x) b = Exp (a) c = Softmax <axis = 1> (b) d = Exp (c) y = Softmax <axis = 1> (d)", 2),
         ("a = Softmax <axis = 1> (x) b = Exp (a) c = Softmax <axis = 1> (b) y = Add (a, c)", 3),
+        ("a = Softmax <axis = 1> (x) b = InstanceNormalization (a, ones, ones) y = Softmax <axis = 1> (b)", 1),
     ],
-    ids=["last use", "twice", "used afterwards"],
+    ids=["last use", "twice", "used afterwards", "norm"],
 )
 def test_element_wise_kernels_replace_their_operand(text, buffers):
     """Results of 120 elements."""
