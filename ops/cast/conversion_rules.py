@@ -44,14 +44,10 @@ def _spread(x: np.ndarray) -> np.ndarray:
 
 
 def _to_integers(x: np.ndarray, dtype: DType) -> np.ndarray:
-    """Cut toward zero. What is out of range keeps its lowest bits, as integers do; in types below a byte it is 0, as in
-    the ONNX suite since ml_dtypes 0.7."""
+    """Cut toward zero. What is out of range keeps its lowest bits, as integers do; in types below a byte it is what
+    ml_dtypes gives, as in the ONNX suite: the lowest bits before version 0.7, 0 since."""
     wanted = dtype.as_numpy()
-    if x.dtype.kind == "f" and dtype.bits < 8:
-        lowest = -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
-        whole = np.trunc(x)
-        x = np.where((whole >= lowest) & (whole < lowest + (1 << dtype.bits)), whole, 0).astype(np.int8)
-    elif x.dtype.kind == "f" and wanted.itemsize < 8:
+    if x.dtype.kind == "f" and 8 <= dtype.bits < 64:
         x = np.where(np.isfinite(x), x, np.copysign(2.0**63, x)).astype(np.int64)
     return x.astype(wanted)
 
