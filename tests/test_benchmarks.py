@@ -55,7 +55,7 @@ def test_programs_parse_their_arguments(path):
 
 def test_planning_runs():
     script = next(path for path in SCRIPTS if path.stem == "planning")
-    command = [sys.executable, script, "--nodes", "20", "--runs", "100", "--against", "nothing"]
+    command = [sys.executable, script, "--nodes", "20", "--runs", "2", "--against", "nothing"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for name in ("chain", "branches", "views", "star", "resnet50", "encoder", "scalars"):

@@ -151,6 +151,7 @@ def speech(folder):
     return folder / "whisper", request, lambda answer: answer["text"], want
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("builder", [network, sentences, speech])
 def test_operations_where_nothing_can_be_written(builder, tmp_path):
     (tmp_path / "model").mkdir()

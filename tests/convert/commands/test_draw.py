@@ -13,6 +13,7 @@ from candle_convert.convert.cli.main import run
 from candle_convert.tests.builders.text_to_image import stable_diffusion, stable_diffusion_3
 from PIL import Image
 
+pytestmark = pytest.mark.usefixtures("frozen")
 SETTINGS = {"steps": 2, "seed": 7, "size": (32, 48), "negative": "blurry"}
 WORDS = ["--steps", "2", "--seed", "7", "--size", "32x48", "--negative", "blurry"]
 

@@ -8,6 +8,7 @@ import pytest
 from candle_convert.convert.cli.main import run
 from candle_convert.tests.builders.text_to_image import flux, published_tokenizer, stable_diffusion
 
+pytestmark = pytest.mark.usefixtures("frozen")
 torch = pytest.importorskip("torch")
 PROMPT, GUIDANCE = "a red fox", 7.5
 
