@@ -17,11 +17,12 @@ from ...runtime.jit.range_kernel import RangeKernel, inlined, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Planned, Step, native
 from ...runtime.plan.kernel_api import Launch as Launched
 from ...runtime.simd.element import ELEMENTS, Element, element
-from ...runtime.simd.reduce import LANES, add, along
+from ...runtime.simd.reduce import add, along
 from ...runtime.simd.vector import stack_array
 from ..cast.cast_kernel import conversion
 from .group_norm import group_normalization, instance_normalization
 from .layer_norm import layer_normalization, rms_normalization
+from .scaled_row import scaled_elements, scaled_groups
 
 
 @inlined
@@ -35,13 +36,13 @@ def _square(x: Any, mean: Any, j: Any) -> Any:
 
 
 @process_cache
-def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
+def _kernel(dtype: np.dtype[Any], grouped: bool) -> RangeKernel:
     kind = element(dtype)
     assert kind is not None
-    return _normalizing(kind)
+    return _normalizing(kind, scaled_groups(kind) if grouped else scaled_elements(kind))
 
 
-def _normalizing(kind: Element) -> RangeKernel:
+def _normalizing(kind: Element, scaled: Any) -> RangeKernel:
     pointer, numbers = kind.pointer, kind.compute_pointer
     read, written, real = kind.widen, kind.narrow, kind.compute_type
     total, squares = along(_element, real, np.float64, 0, add), along(_square, real, np.float64, 0, add)
@@ -74,12 +75,11 @@ def _normalizing(kind: Element) -> RangeKernel:
         There are so many entries of scales and shifts for a row, which repeat after `period` rows, residuals after
         `repeat` rows; totals are sums with residuals and biases. Addresses of what is absent are 0.
         """
-        x, y, scale, shift = pointer(source), pointer(target), numbers(scales), numbers(shifts)
+        x = pointer(source)
         means, inverses = numbers(mean_of_rows), numbers(inverse_of_rows)
         residual, bias, sums = pointer(residuals), numbers(biases), pointer(totals)
         spare = scratch + part * count * nbytes
         lanes = stack_array(real, 4)
-        length = count // entries
         first, last = share(rows, part, parts)
         for row in range(first, last):
             base = row * count
@@ -110,26 +110,7 @@ def _normalizing(kind: Element) -> RangeKernel:
             if inverse_of_rows != 0:
                 inverses[row] = inverse
             begin = row % period * entries
-            if length == 1 and shifts != 0:
-                for j in range(count):
-                    y[base + j] = written((line[j] - mean) * inverse * scale[begin + j] + shift[begin + j])
-            elif length == 1:
-                for j in range(count):
-                    y[base + j] = written((line[j] - mean) * inverse * scale[begin + j])
-            else:
-                for entry in range(entries):
-                    factor = inverse * scale[begin + entry]
-                    added = shift[begin + entry] - mean * factor if shifts != 0 else -mean * factor
-                    at = entry * length
-                    end = at + length
-                    while at + LANES <= end:  # by way of `lanes`, since the target may be the source
-                        for k in range(LANES):
-                            lanes[k] = line[at + k] * factor + added
-                        for k in range(LANES):
-                            y[base + at + k] = written(lanes[k])
-                        at += LANES
-                    for j in range(at, end):
-                        y[base + j] = written(line[j] * factor + added)
+            scaled(place, target, base, count, entries, begin, scales, shifts, mean, inverse)
 
     return normalized
 
@@ -194,7 +175,7 @@ def normalize(step: Step, x: Buffer, norm: Normalization) -> Planned:
     copied = norm.residual is not None or not kind.stored
     launches.append(
         Launched(
-            _kernel(x.dtype),
+            _kernel(x.dtype, entries < count),
             parts,
             source=x,
             target=y,
@@ -213,7 +194,7 @@ def normalize(step: Step, x: Buffer, norm: Normalization) -> Planned:
             totals=step.output(norm.total) if norm.total is not None and step.is_used(norm.total) else 0,
             repeat=norm.residual.count // count if norm.residual is not None else 1,
             scratch=step.scratch(parts * count * dtype.itemsize) if copied else 0,
-        ).changed(in_place=[(x, y)] if entries < count else [])
+        ).changed(in_place=[(x, y)] if entries < count and x.dtype == np.float32 else [])
     )
     return launches
 
