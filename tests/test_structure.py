@@ -250,8 +250,10 @@ def test_no_import_hides_in_a_string():
 
 
 def _is_operator_name(node, aliases=frozenset()):
-    text = ast.unparse(node) if isinstance(node, (ast.Attribute, ast.Name)) else ""
-    return text in aliases or re.fullmatch(r"(.*\.)?(op|operator)\.name", text) is not None
+    if isinstance(node, ast.Name):
+        return node.id in aliases
+    named = isinstance(node, ast.Attribute) and node.attr == "name"
+    return named and re.fullmatch(r"(.*\.)?(op|operator)\.name", ast.unparse(node)) is not None
 
 
 def _compared_names(tree):
@@ -279,7 +281,8 @@ def _compared_names(tree):
 
 
 def test_operators_are_compared_as_objects():
-    found = {str(path): len(set(_compared_names(_tree(path)))) for path in _modules()}
+    paths = [path for path in _modules() if re.search(r"\b(op|operator)\.name\b", (ROOT / path).read_text())]
+    found = {str(path): len(set(_compared_names(_tree(path)))) for path in paths}
     assert {path: count for path, count in found.items() if count} == NAMED_OPERATORS
 
 
@@ -303,16 +306,25 @@ def _inside_functions(tree):
     return [node for function in functions for statement in function.body for node in ast.walk(statement)]
 
 
+def _outside_functions(tree):
+    """The other nodes."""
+    pending = [tree]
+    while pending:
+        yield (node := pending.pop())
+        body = node.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else []
+        pending += [child for child in ast.iter_child_nodes(node) if child not in body]
+
+
 def _own_caches(tree):
     """Uses of `functools.cache` and `lru_cache` outside functions, whose caches are freed with what they return, and
     containers at module level that are empty at first."""
-    inside = {id(node) for node in _inside_functions(tree)}
-    for node in ast.walk(tree):
-        if id(node) in inside:
-            continue
+    for node in _outside_functions(tree):
         named = {alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) and not node.level else set()
-        if named & {"cache", "lru_cache"} or ast.unparse(node) in ("functools.cache", "functools.lru_cache"):
+        if named & {"cache", "lru_cache"}:
             yield node
+        match node:
+            case ast.Attribute(value=ast.Name(id="functools"), attr="cache" | "lru_cache"):
+                yield node
     for node in tree.body:
         value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
         match value:

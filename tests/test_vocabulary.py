@@ -176,11 +176,18 @@ def _documented(node):
                 yield from _documented(child)
 
 
+@functools.cache
+def _words_of_docstrings():
+    """Those of the glossary's last section."""
+    return re.findall(r"`(\w+)`", GLOSSARY.read_text().partition(DOCSTRINGS)[2].partition("|---|")[2])
+
+
 def docstring_findings(path, text):
     """Words of the glossary's last section in the first line of a module and in public docstrings."""
-    words = re.findall(r"`(\w+)`", GLOSSARY.read_text().partition(DOCSTRINGS)[2].partition("|---|")[2])
-    words = [word for word in words if not (word.startswith("slope") and path.startswith(SLOPES))]
+    words = [word for word in _words_of_docstrings() if not (word.startswith("slope") and path.startswith(SLOPES))]
     pattern = re.compile(rf"(?<![\w-])(?<!in )({'|'.join(words)})(?!\w)", re.IGNORECASE)
+    if not pattern.search(text):
+        return
     tree = ast.parse(text)
     for line, docstring in [(1, (ast.get_docstring(tree) or "").partition("\n")[0]), *_documented(tree)]:
         prose = re.sub(r"``.*?``|`.*?`", "", docstring, flags=re.DOTALL)
@@ -222,6 +229,8 @@ def test_other_words_are_not_found(text):
 
 def misplaced_lines(text):
     """Lines in docstrings' lists of arguments that a reflow indented as if the line before named an argument."""
+    if not re.search(r"^ *(?:Args|Attributes):\n(?: .*\n)*? {9,}\S", text, re.MULTILINE):
+        return
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             for entries in re.findall(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import inspect
 import subprocess
 import sys
@@ -99,20 +100,22 @@ def relative(module: str, package: str) -> str:
     return dots + ".".join(parts[len(base) :])
 
 
+@functools.cache
 def names_of(module: str) -> dict[str, tuple[str, str | None]]:
     """Name -> module and name there, of what a module imports and defines; None for modules that it imports."""
     file = sys.modules[module].__file__
     assert file is not None
     package = module if file.endswith("__init__.py") else module.rpartition(".")[0]
     found: dict[str, tuple[str, str | None]] = {}
-    for node in ast.walk(ast.parse(Path(file).read_text())):
+    tree = ast.parse(Path(file).read_text())
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             base = package.rsplit(".", node.level - 1)[0] if node.level else ""
             source = ".".join(filter(None, (base, node.module)))
             found |= {alias.asname or alias.name: (source, alias.name) for alias in node.names}
         elif isinstance(node, ast.Import):
             found |= {alias.asname or alias.name: (alias.name, None) for alias in node.names}
-    for node in ast.parse(Path(file).read_text()).body:
+    for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [node]
         for target in targets:
             name = target.id if isinstance(target, ast.Name) else getattr(target, "name", None)
