@@ -17,6 +17,12 @@ JOINED_BY_THEIR_FORMAT = ".gguf"
 """Suffix of shards that name their set themselves; opening the first one opens all."""
 
 
+def is_numbered(name: str) -> bool:
+    """Whether a file is by its name one of several shards."""
+    match = NUMBERED.fullmatch(os.path.basename(name))
+    return match is not None and int(match["count"]) > 1
+
+
 def is_shard(name: str) -> bool:
     """Whether a file is by its name one of several shards that only an index or their numbers join."""
     match = NUMBERED.fullmatch(name)
@@ -69,6 +75,28 @@ def whole_set(path: str) -> list[str]:
     located(path)
     found, index = members(path), index_of(path)
     return [str(index)] if index.exists() else list(map(str, found))
+
+
+def superseded(folder: str | os.PathLike[str], names: Collection[str]) -> list[Path]:
+    """Files in `folder` that hold the same models as the new files `names` in another number of shards: shards of
+    another count, an index next to a single file, a single file next to an index."""
+    found: set[Path] = set()
+    for name in names:
+        match = NUMBERED.fullmatch(os.path.basename(name))
+        stem, suffix = (match["stem"], match["suffix"]) if match else os.path.splitext(os.path.basename(name))
+        place, whole = Path(folder, name).parent, f"{stem}{suffix}"
+        if match is None:
+            if not (place / f"{whole}{INDEX}").exists() or f"{name}{INDEX}" in names:
+                continue
+            found.add(place / f"{whole}{INDEX}")
+        elif f"{name.removesuffix(match[0])}{whole}{INDEX}" in names:
+            found.add(place / whole)
+        for path in place.iterdir() if place.is_dir() else ():
+            other = NUMBERED.fullmatch(path.name)
+            if other is not None and (other["stem"], other["suffix"]) == (stem, suffix):
+                found.add(path)
+    written = {Path(folder, name) for name in names}
+    return sorted(path for path in found - written if os.path.lexists(path))
 
 
 def whole_models(paths: Sequence[str | os.PathLike[str]]) -> list[str]:

@@ -9,13 +9,14 @@ from dataclasses import field
 from pathlib import Path
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import Error, FileAccessError, LimitError
+from ...runtime.base.errors import Error, FileAccessError, LimitError, UnsafeFileError
 from ...runtime.base.units import counted, human_size
 from ...runtime.ir.graph import Note
 from ..console.atomic_replace import refuse_existing
 from ..console.interrupt import too_late
 from ..console.output import current
 from ..console.progress import NoProgress, Progress
+from ..open.shard_set import is_numbered, superseded
 from . import cast_loss
 from .conversion_options import Options
 from .plan import Plan, plan
@@ -86,7 +87,7 @@ def execute(plan: Plan, progress: Progress | None = None, crew: Crew | None = No
         verified = verify(plan, staging, progress, crew)
         clock.append(time.perf_counter())
         with too_late():
-            staging.publish()
+            staging.publish(lambda: _superseded(plan))
             current().complete = True
     except Error as error:
         if isinstance(error, LimitError | FileAccessError):
@@ -119,10 +120,31 @@ def _is_input(path: Path, plan: Plan) -> bool:
     )
 
 
+def _superseded(plan: Plan) -> list[Path]:
+    """Files of an earlier output in another number of shards, which the new one replaces as a whole.
+
+    Raises UnsafeFileError where nothing is to be replaced, or where shards among them are read. A whole file is kept
+    next to shards of which it is made, and beside shards that are made of it.
+    """
+    names = [file.name for file in plan.files]
+    found = superseded(plan.folder, names)
+    read = [path for path in found if _is_input(path, plan)]
+    if any(is_numbered(path.name) for path in read) and any(map(is_numbered, names)):
+        why = "is one of the inputs, of which the output would be a second set of shards"
+        raise UnsafeFileError("E-OUT-INPUT", read[0], why, hint="Choose another output")
+    if read or not found:
+        return []
+    if plan.options.force is False:
+        what = f"already exists, in {counted(len(found), 'file')} of another number of shards"
+        raise UnsafeFileError("E-OUT-EXISTS", found[0], what, hint="Use --force (force=True in Python) to replace it")
+    return found
+
+
 def _check_room(plan: Plan) -> None:
     force = plan.options.force
     for path in [] if force else [plan.folder / file.name for file in plan.files]:
         refuse_existing(path, force=force is None and not _is_input(path, plan))
+    _superseded(plan)
     if not plan.options.resume and plan.nbytes > plan.disk_free:
         why = f"{counted(plan.nbytes, 'byte', verb='is')} to be written, {plan.disk_free:,} are free"
         raise LimitError("E-OUT-FULL", plan.folder, why, hint="Free some space")

@@ -124,16 +124,25 @@ class Staging:
         self._journal.write(json.dumps(line) + "\n")
         self._journal.flush()
 
-    def publish(self) -> None:
-        """Give the finished files their names; each old file is replaced at once."""
-        for file in self.files:
-            final = self.final(file)
-            refuse_special(final)
-            if final.parent != self.folder and final.parent.is_symlink():
-                raise UnsafeFileError("E-OUT-LINK", final.parent, "is a link", hint=REMOVE)
-            final.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(self.path(file), final)
-        _sync_folder(self.folder)
+    def publish(self, superseded: Callable[[], Iterable[Path]] = tuple) -> None:
+        """Give the finished files their names; each old file is replaced at once.
+
+        Args:
+            superseded: files of an earlier output that the new one makes obsolete, which are removed; called while no
+                other run publishes to the folder. Its error leaves the earlier output.
+        """
+        with _publishing(self.folder):
+            obsolete = superseded()
+            for file in self.files:
+                final = self.final(file)
+                refuse_special(final)
+                if final.parent != self.folder and final.parent.is_symlink():
+                    raise UnsafeFileError("E-OUT-LINK", final.parent, "is a link", hint=REMOVE)
+                final.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(self.path(file), final)
+            for path in obsolete:
+                path.unlink(missing_ok=True)
+            _sync_folder(self.folder)
         self.discard()
 
     def discard(self) -> None:
@@ -187,6 +196,18 @@ def locked_folder(folder: Path) -> Iterator[None]:
 
 def _busy(path: Path) -> UnsafeFileError:
     return UnsafeFileError("E-OUT-BUSY", path, "another run is writing this output", hint="Wait until it ends")
+
+
+@contextlib.contextmanager
+def _publishing(folder: Path) -> Iterator[None]:
+    """A block in which no other run publishes to a folder, where its file system has locks."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -263,3 +263,61 @@ def test_one_file_in_a_folder_of_the_output(tmp_path):
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == [
         tmp_path / "out" / "onnx" / "model_fp16.onnx"
     ]
+
+
+def _shards_of(folder):
+    return sorted(path.name for path in folder.iterdir() if "-of-" in path.name)
+
+
+@pytest.mark.parametrize(("to", "suffix"), [("safetensors", ".safetensors"), ("gguf", ".gguf")])
+def test_an_earlier_output_of_more_shards_is_replaced_as_a_whole(tmp_path, to, suffix):
+    source, out = _sparse_model(tmp_path / "in.safetensors", 1), tmp_path / "out"
+    wanted = {"to": to, "attachments": True}
+    cc.convert(source, out, shard_tensors=2, **wanted)
+    before = _shards_of(out)
+    assert len(before) == 4
+    with pytest.raises(cc.UnsafeFileError, match="E-OUT-EXISTS"):
+        cc.convert(source, out, shard_tensors=4, force=False, **wanted)
+    assert _shards_of(out) == before
+    cc.convert(source, out, shard_tensors=4, force=True, **wanted)
+    assert _shards_of(out) == [f"model-0000{number}-of-00002{suffix}" for number in (1, 2)]
+    assert cc.hash(out) == cc.hash(source)
+    if to == "safetensors":
+        cc.convert(source, out, force=True, **wanted)
+        assert [path.name for path in out.iterdir()] == ["model.safetensors"]
+        cc.convert(source, out, shard_tensors=4, force=True, **wanted)
+        assert len(_shards_of(out)) == 2
+        assert not (out / "model.safetensors").exists()
+        assert cc.hash(out) == cc.hash(source)
+
+
+def test_shards_that_are_read_are_not_removed(tmp_path):
+    source, out = _sparse_model(tmp_path / "in.safetensors", 1), tmp_path / "out"
+    cc.convert(source, out, to="safetensors", shard_tensors=2)
+    before = sorted(out.iterdir())
+    with pytest.raises(cc.UnsafeFileError, match="E-OUT-INPUT"):
+        cc.convert(out, out, to="safetensors", shard_tensors=4, force=True)
+    assert sorted(out.iterdir()) == before
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_two_writers_with_other_sizes_of_shards_leave_one_output(tmp_path, force):
+    source, out = _sparse_model(tmp_path / "in.safetensors", 64), tmp_path / "out"
+    counts = (1, 2, 4, 8)
+    commands = [
+        [sys.executable, "-m", "candle_convert.convert", "convert", str(source), str(out), "--to", "safetensors",
+         "--shard-tensors", str(count), *(["--force"] if force else [])]
+        for count in counts
+    ]  # fmt: skip
+    runs = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for command in commands
+    ]
+    for run in runs:
+        _, said = run.communicate()
+        assert run.returncode in (0, 5)
+        assert run.returncode == 0 or "E-OUT-" in said
+        assert "Traceback" not in said
+    assert any(run.returncode == 0 for run in runs)
+    sets = {name.partition("-of-")[2] for name in _shards_of(out)}
+    assert (len(sets), (out / "model.safetensors").exists()) in ((1, False), (0, True))
+    assert cc.hash(out) == cc.hash(source)
