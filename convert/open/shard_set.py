@@ -86,7 +86,7 @@ def superseded(folder: str | os.PathLike[str], names: Collection[str]) -> list[P
         stem, suffix = (match["stem"], match["suffix"]) if match else os.path.splitext(os.path.basename(name))
         place, whole = Path(folder, name).parent, f"{stem}{suffix}"
         if match is None:
-            if not (place / f"{whole}{INDEX}").exists() or f"{name}{INDEX}" in names:
+            if not os.path.lexists(place / f"{whole}{INDEX}") or f"{name}{INDEX}" in names:
                 continue
             found.add(place / f"{whole}{INDEX}")
         elif f"{name.removesuffix(match[0])}{whole}{INDEX}" in names:

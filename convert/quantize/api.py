@@ -284,7 +284,8 @@ def quantize(
     """Quantize a model, given as a path or an open graph, to `output`.
 
     Args:
-        output: a file, whose suffix names the format, or a directory; without the suffix of a format it is GGUF.
+        output: a file, whose suffix names the format, or a directory; without the suffix of a format it is GGUF. A
+            name with any suffix, such as ``q8.model``, is that of the file.
         recipe: a `Recipe`, or the name of a type, mix or recipe; Q4_K_M by default.
         bits: 8 or 4, in place of a recipe: Q8_0 or Q4_K_M in GGUF files, int8 or blocks of int4 in ONNX files; 8 in
             other files, as bitsandbytes stores linear layers: integers with a scale for each row.

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...models.preprocess.explicit_settings import write_defaults
 from ...runtime.base import __version__
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError, UsageError
@@ -37,7 +38,7 @@ from ..open.hub import absolute
 from ..open.mmproj_file import PREFIX, paired
 from ..open.open_model import attachments, merged, open_model
 from ..open.prequantized import note_stored_quantized
-from ..open.shard_set import complete_sets, missing_shards, whole_models
+from ..open.shard_set import complete_sets, is_numbered, missing_shards, whole_models
 from ..translate.diffusion.component_graphs import component_graphs
 from ..translate.translate import Rules, graph_names, name_file_type, translated
 from . import graph_variants
@@ -284,7 +285,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     if tuple(sources) == (MODEL,) and one_file:
         variant = dataclasses.replace(variants[0], folder="")
         part, casts = _part(graph, MODEL, stem, format, beside, inner, dtype, variant)
-        if len(part.files) == 1 and not beside and output.name.lower().endswith(format.endings):
+        if len(part.files) == 1 and not beside and not is_numbered(part.files[0].name):
             part = dataclasses.replace(part, files=[dataclasses.replace(part.files[0], name=output.name)])
         parts: tuple[Part, ...] = ()
         files = list(part.files)
@@ -317,6 +318,8 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
                 raise UsageError("E-OPTION", output, why, hint="Leave out the options of shards")
             graph.attachments = {**attached, **configs(dict(zip(sources, [part.graph for part in parts], strict=True)))}
         graph_variants.add_settings(graph, made)
+    if format.graphs and beside:
+        write_defaults(graph)
     loose = sorted(without_pickles(graph).items()) if beside else []
     check_loose([name for name, _ in loose], {file.name.lower() for file in files}, folder)
     files += [attachment_file(name, storage) for name, storage in loose]

@@ -60,15 +60,32 @@ def preparation_of(settings: Settings, path: str | None = None) -> Preparation:
     inner = settings.get("image_processor")
     settings = inner if isinstance(inner, Mapping) else settings
     kind = _kind(settings, path)
+    try:
+        return _preparation(kind, _with_defaults(kind, settings))
+    except (KeyError, TypeError, ValueError) as error:
+        why = f"invalid image processor: {error}"
+        raise FormatError("E-PREPROCESSOR", path, why, hint="Correct preprocessor_config.json") from error
+
+
+def stated_settings(settings: Settings) -> dict[str, Any]:
+    """The settings of a preprocessor_config.json with the defaults of its class, and sizes as objects.
+
+    Raises UnsupportedError for other classes, ValueError and TypeError for invalid sizes.
+    """
+    kind = _kind(settings, None)
+    said = _with_defaults(kind, settings)
+    for name, square in (("size", kind.square), ("crop_size", True)):
+        if not isinstance(said[name], Mapping):
+            said[name] = _sizes(said, name, square=square)
+    return said
+
+
+def _with_defaults(kind: Kind, settings: Settings) -> dict[str, Any]:
     said = {**BASE, **kind.defaults, **{name: value for name, value in settings.items() if value is not None}}
     for switch in ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_pad"):
         if settings.get(switch, said.get(switch)) is None:
             said[switch] = kind.defaults.get(switch, False)
-    try:
-        return _preparation(kind, said)
-    except (KeyError, TypeError, ValueError) as error:
-        why = f"invalid image processor: {error}"
-        raise FormatError("E-PREPROCESSOR", path, why, hint="Correct preprocessor_config.json") from error
+    return said
 
 
 def _preparation(kind: Kind, said: Settings) -> Preparation:

@@ -214,3 +214,21 @@ def distance(row, other):
     if row[0] != other[0]:
         return np.inf
     return max(abs(row[1] - other[1]), *(abs(int(a) - b) // 2 for a, b in zip(row[2:], other[2:], strict=True)), 0)
+
+
+@needs_node
+@pytest.mark.parametrize("size", [32, {"height": 32, "width": 32}], ids=["number", "object"])
+def test_settings_that_the_checkpoint_leaves_out(size, tmp_path):
+    """Transformers.js takes what preprocessor_config.json does not state as switched off."""
+    classes(tmp_path / "checkpoint")
+    stated = {"image_processor_type": "ViTImageProcessor", "size": size}
+    (tmp_path / "checkpoint" / "preprocessor_config.json").write_text(json.dumps(stated))
+    cc.convert(tmp_path / "checkpoint", tmp_path / "model", to="onnx", dtypes=("f32",))
+    given = {"picture": str(tmp_path / "picture.png")}
+    Image.fromarray(MADE[0][:32, :32]).save(given["picture"])
+    task = TASKS["image-classification"]
+    got = answered(BODY + task.program, tmp_path, task="image-classification", dtype="fp32", **given)
+    want = task.ours(cc.models.load(tmp_path / "checkpoint"), given)
+    assert len(got) == len(want) > 2
+    for row in want:
+        assert min(distance(row, other) for other in got) < BOUNDS["fp32"]
