@@ -18,20 +18,24 @@ from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error
-from ...runtime.contract.architecture import GRAPH, HF, Key, weight_slots
+from ...runtime.contract.architecture import GRAPH, HF, Config, Key, weight_slots
 from ...runtime.contract.weight_binding import named_model_type, split_weight
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.dtype import DType
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..inspect.architectures import plain
+from ..load.bind import Model
 from ..load.canonical_names import canonical_names
 from ..load.recognise import described
 from ..mmproj.projector import family_of
+from ..translate.lossy_check import IDLE, computed
 from ..translate.named_weights import NamedWeights, identify_weights
 
 TIED = {"head.weight": "embed.weight"}
 """Weights that models may lack, by what they use then."""
 GGUF_NAME = re.compile(r"(blk\.\d+|token_embd|output_norm|rope_freqs)\.")
+BEYOND_GRAPHS = ("context", "task", *IDLE)
+"""Hyper-parameters that matter to those who use a model, and not to its graphs."""
 MISFIT = (ValueError, AssertionError)
 """Exceptions of layouts for tensors of another shape."""
 
@@ -94,8 +98,20 @@ class Counterparts:
         for row in x.architecture.keys:
             values = [plain(side.config.values.get(row.name)) for side in (x, y)]
             states = all(row.keys(_source(side)) for side in (x, y)) if isinstance(row, Key) else True
-            if states and not _agree(*values):
+            if states and not _agree(*values) and not self._without_effect(row.name):
                 yield row.name, *values
+
+    def _without_effect(self, name: str) -> bool:
+        """Whether the first model computes the same with the second's value of a hyper-parameter, as where files of a
+        convention state what another parameter follows from."""
+        assert self.sides is not None
+        x, y = self.sides
+        if name in BEYOND_GRAPHS or x.found.missing:
+            return False
+        changed = Config({**x.config.values, name: y.config.values.get(name)})
+        weights = dict(x.found.weights)
+        graphs = [computed(Model(x.architecture, HF, config, weights, Graph())) for config in (x.config, changed)]
+        return graphs[0] is not None and graphs[0] == graphs[1]
 
 
 def _source(side: NamedWeights) -> str:

@@ -82,18 +82,18 @@ def _lost(model: Model, names: str) -> Iterator[tuple[Row, Any, Any]]:
     differing = [(row, ours, theirs) for row, ours, theirs in pairs if not _same(ours, theirs)]
     if not differing:
         return
-    whole = _computed(model)
+    whole = computed(model)
     for row, ours, theirs in differing:
         changed = replace(model, config=Config({**model.config.values, row.name: theirs}))
         try:
-            same = _computed(changed) == whole
+            same = computed(changed) == whole
         except FormatError:  # of a value that files imply, without others that they lack too
             same = False
         if not same:
             yield row, ours, theirs
 
 
-def _computed(model: Model) -> list[Any] | None:
+def computed(model: Model) -> list[Any] | None:
     """Nodes and constants of each graph, which are equal for models that compute the same; None where there can be no
     such model."""
     from ..inspect.graph_diff import described

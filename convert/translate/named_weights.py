@@ -111,7 +111,8 @@ def _derived_weights(architecture: Architecture, config: Config, found: Gathered
     """Complete the configuration from the weights; return the names of weights derived if a file lacks them."""
     if architecture.settle is None or found.missing or found.misshapen:
         return frozenset()
-    needed = {ours for row, _, ours in weight_slots(architecture, config) if not row.optional}
+    slots = weight_slots(architecture, config)
+    needed = {ours for row, _, ours in slots if not row.optional or row.compute is not None}
     without = {ours: tensor for ours, tensor in found.weights.items() if ours in needed}
     derived = dict(without)
     with contextlib.suppress(Error):  # values that settle nothing differ from those of another file

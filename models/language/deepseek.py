@@ -109,6 +109,10 @@ V3_KEYS: tuple[Row, ...] = (
 )
 
 
+LITE_LAYERS = (26, 27)
+"""Numbers of layers by which llama.cpp knows models whose queries have no low rank."""
+
+
 def _full_rank_q(config: Config, i: int) -> bool:
     return config.q_rank is None
 
@@ -200,6 +204,16 @@ def _latent_epsilon(config: Config, names: Collection[str]) -> str | None:
     return None if config.eps <= 1e-5 else why
 
 
+def _layers_without_ranks(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of models of other sizes: llama.cpp knows by the number of layers whether queries have a low rank."""
+    if (config.q_rank is None) == (config.layers in LITE_LAYERS):
+        return None
+    lite = " or ".join(map(str, LITE_LAYERS))
+    if config.q_rank is None:
+        return f"does not load models of this architecture without q_lora_rank, except those of {lite} layers"
+    return f"does not load models of this architecture with q_lora_rank and {config.layers} layers"
+
+
 IGNORED = (*Architecture.ignored, r"layers\.{layers}\.", r"^blk\.{layers}\.")
 ARCHITECTURES = (
     Architecture(
@@ -212,7 +226,7 @@ ARCHITECTURES = (
         decoder_tasks(build),
         ignored=IGNORED,
         accepts=lambda source: source.get("deepseek2.expert_gating_func") != 2,
-        deviations=(Unread(r"\.attn_\w+\.bias$"), _latent_epsilon),
+        deviations=(Unread(r"\.attn_\w+\.bias$"), _latent_epsilon, _layers_without_ranks),
         defaults={
             "deepseek_v2": {
                 "q_lora_rank": 1536,
@@ -231,7 +245,7 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         ignored=IGNORED,
-        deviations=(Unread(r"\.attn_\w+\.bias$"), _latent_epsilon),
+        deviations=(Unread(r"\.attn_\w+\.bias$"), _latent_epsilon, _layers_without_ranks),
         defaults={
             "deepseek_v3": {
                 "moe_intermediate_size": 2048,

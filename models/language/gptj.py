@@ -11,6 +11,7 @@ from ..layers.decoder import Decoder
 from ..layers.mlp import plain
 from ..layers.norm import bias_norm
 from ..layers.rope import PLAIN, Rotary
+from ..schema.gguf.deviations import NotLoaded
 from ..schema.hyperparameters import DECODER, OLDER_LAYER_EPS, OWN_HEAD_DIM, act, matrix
 
 THETA = 10000.0
@@ -52,4 +53,8 @@ def build(net: Decoder) -> None:
     net.end(x, bias_norm)
 
 
-ARCHITECTURES = (Architecture("gptj", "GPT-J", ("gptj",), ("gptj",), KEYS, WEIGHTS, decoder_tasks(build)),)
+ARCHITECTURES = (
+    Architecture(
+        "gptj", "GPT-J", ("gptj",), ("gptj",), KEYS, WEIGHTS, decoder_tasks(build), deviations=(NotLoaded("GPT-J"),)
+    ),
+)

@@ -31,6 +31,20 @@ class Unread:
         return None if name is None else f"does not load models of this architecture with {name}"
 
 
+@dataclass(frozen=True)
+class NotLoaded:
+    """Deviation of architectures that llama.cpp does not have.
+
+    Attributes:
+        title: of the models.
+    """
+
+    title: str
+
+    def __call__(self, config: Config, names: Collection[str]) -> str | None:
+        return f"does not load {self.title} models"
+
+
 def fixed_head_size(config: Config, names: Collection[str]) -> str | None:
     """Deviation of architectures whose heads have hidden size / heads elements in llama.cpp."""
     if config.head_dim * config.heads == config.hidden:

@@ -242,7 +242,7 @@ def test_names_of_the_greatest_length(command, length, files):
 def test_a_long_name_is_resumed(files, monkeypatch):
     name = f"{'n' * 250}.gguf"
     with monkeypatch.context() as patched:
-        patched.setattr(Staging, "publish", lambda staging: signal.raise_signal(signal.SIGINT))
+        patched.setattr(Staging, "publish", lambda staging, *_: signal.raise_signal(signal.SIGINT))
         assert run(["convert", "in.safetensors", name]) == 130
     left = sorted(path for path in os.listdir(files) if ".partial" in path)
     assert [path[-8:] for path in left] == [".partial", ".journal"]
