@@ -214,6 +214,13 @@ def _layers_without_ranks(config: Config, names: Collection[str]) -> str | None:
     return f"does not load models of this architecture with q_lora_rank and {config.layers} layers"
 
 
+def _chosen_groups(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of models that choose groups of experts by the best expert of each."""
+    if config.method != METHODS[True] or config.groups < 2:
+        return None
+    return f"chooses groups of experts otherwise than topk_method {METHODS[True]} and computes other logits"
+
+
 IGNORED = (*Architecture.ignored, r"layers\.{layers}\.", r"^blk\.{layers}\.")
 ARCHITECTURES = (
     Architecture(
@@ -226,7 +233,7 @@ ARCHITECTURES = (
         decoder_tasks(build),
         ignored=IGNORED,
         accepts=lambda source: source.get("deepseek2.expert_gating_func") != 2,
-        deviations=(Unread(r"\.attn_\w+\.bias$"), _latent_epsilon, _layers_without_ranks),
+        deviations=(Unread(r"\.attn_\w+\.bias$"), _latent_epsilon, _layers_without_ranks, _chosen_groups),
         defaults={
             "deepseek_v2": {
                 "q_lora_rank": 1536,

@@ -71,3 +71,13 @@ def test_numbers_of_layers_that_llama_cpp_loads(layers, tmp_path):
         got = np.stack([theirs.advance([token]) for token in ids[0]])[None]
         theirs.close()
         assert difference(got, want) < BOUND
+
+
+def test_groups_of_experts_that_llama_cpp_chooses_otherwise(tmp_path):
+    ids, want, notes, path = written(CASES["deepseek_v2"], tmp_path)
+    assert any("chooses groups of experts" in note for note in notes)
+    if NAME:
+        theirs = Libllama(path)
+        got = np.stack([theirs.advance([token]) for token in ids[0]])[None]
+        theirs.close()
+        assert difference(got, want) > BOUND
