@@ -14,7 +14,16 @@ from ...quants.llvm import codes
 from .gemv import FloatProducts, Products, WeightRows
 from .gemv_byte_pairs import PairProducts, SignedPairProducts
 from .gemv_int8 import RUN, AvxVnniInt8Products, Int8Products, ThreeDigitProducts, max_pairs
-from .panel_16bit import MAX_ACTIVATION, Avx2CodePairs, Avx2Pairs, AvxVnniPairs, Bf16Pairs, Int16Pairs, PairTile
+from .panel_16bit import (
+    MAX_ACTIVATION,
+    Avx2CodePairs,
+    Avx2Pairs,
+    AvxVnniPairs,
+    Bf16Pairs,
+    CodePairTile,
+    Int16Pairs,
+    PairTile,
+)
 from .panel_amx import AmxBf16Panel, AmxInt8Panel
 from .panel_int8 import Avx2Panel, AvxVnniPanel, Int8Panel, Int8Tile
 
@@ -38,9 +47,9 @@ def _int8(panel: Any, rows: int, rows_of_16: int) -> GemmVariant:
     return GemmVariant(lambda name: Int8Tile(by_group[codes()[name].group], codes()[name]), panel)
 
 
-def _int16(panel: Any, rows: int, max_magnitude: int = MAX_ACTIVATION) -> GemmVariant:
+def _int16(panel: Any, rows: int, tile: Any = PairTile, max_magnitude: int = MAX_ACTIVATION) -> GemmVariant:
     """16-bit integers with a step for each run."""
-    return GemmVariant(lambda name: PairTile(rows, max_magnitude=max_magnitude), panel)
+    return GemmVariant(lambda name: tile(rows, max_magnitude=max_magnitude), panel)
 
 
 def _bf16(panel: Any, rows: int, parts: int = 1) -> GemmVariant:
@@ -53,7 +62,7 @@ _ONE, _ONE_EMULATED = (_bf16(functools.partial(AmxBf16Panel, tiles), 32) for til
 _TWO, _TWO_EMULATED = (_bf16(functools.partial(AmxBf16Panel, tiles), 32, 2) for tiles in (Registers, Emulated))
 _VNNI, _VNNI_16 = _int8(Int8Panel, 6, 4), _int16(Int16Pairs, 6)
 _AVX_VNNI, _AVX_VNNI_16 = _int8(AvxVnniPanel, 4, 4), _int16(AvxVnniPairs, 4)
-_AVX2, _AVX2_CODES, _AVX2_16 = _int8(Avx2Panel, 4, 4), _int16(Avx2CodePairs, 4, 127), _int16(Avx2Pairs, 4)
+_AVX2, _AVX2_CODES, _AVX2_16 = _int8(Avx2Panel, 4, 4), _int16(Avx2CodePairs, 4, CodePairTile, 127), _int16(Avx2Pairs, 4)
 _DOT_BF16 = _bf16(Bf16Pairs, 12)
 
 KINDS = {"codes": PROMPTS, "8-bit codes": PROMPTS, "f16": F16_ROWS, "bf16": BF16_ROWS}

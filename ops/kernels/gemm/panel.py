@@ -8,6 +8,7 @@ tiles of a few rows, run by run of `RUN` elements.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 from llvmlite import ir
@@ -22,6 +23,8 @@ from .register_tile import PANEL, VECTOR
 COLUMNS = PANEL
 """Rows of a weight, which are columns of the product, that are multiplied at a time."""
 VECTORS = COLUMNS // LANES
+SQUARE, HALF = 8, 4
+"""32-bit lanes of a vector of AVX2, and of half of it."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +84,12 @@ class Panel:
     Attributes:
         vectors_per_step: vectors of columns that are multiplied at a time.
         itemsize: bytes of a decoded element.
+        transposes_squares: whether squares of eight 32-bit lanes are transposed, which fit the registers of AVX2.
     """
 
     vectors_per_step = VECTORS
     itemsize = 4
+    transposes_squares = False
 
     def __init__(self, code: Code, tile: Any, stored: WeightRows, scratch: Any) -> None:
         self.code, self.tile, self.stored = code, tile, stored
@@ -99,6 +104,17 @@ class Panel:
     def decode(self, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
         """Elements from `start` of some rows; those after the last row are what they are."""
         self.decode_part(0, source, row_bytes, height, start, depth)
+
+    def bytes_ahead(self, row_bytes: Any, start: Any, depth: Any) -> Any:
+        """Bytes from the elements of a chunk to those that are decoded next: of the same row, or of the next rows."""
+        code, build = self.code, self.code.builder
+        skipped, taken = (
+            build.mul(build.sdiv(count, code.word(self.stored.length)), code.word(self.stored.size))
+            for count in (start, depth)
+        )
+        rest = build.sub(row_bytes, build.add(skipped, taken))
+        following = build.sub(build.mul(row_bytes, code.word(COLUMNS)), skipped)
+        return build.select(build.icmp_signed(">", rest, code.word(0)), taken, following)
 
     def decode_part(self, part: int, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
         """The same, of a part of each element."""
@@ -117,10 +133,23 @@ class Panel:
 
     def _transpose(self, source: Any, target: Any) -> None:
         """A vector of each row, so that rows are in adjacent registers."""
+        if self.transposes_squares:
+            for lane in range(0, LANES, SQUARE):
+                for first, index, vector in self.squares(self.code.builder.add(source, self.code.word(4 * lane))):
+                    self.code.store(vector, target, 4 * (COLUMNS * (lane + index) + first))
+            return
         for half in range(VECTORS):
             held = [self.code.load(source, INTS, self.stride * (LANES * half + row)) for row in range(LANES)]
             for index, vector in enumerate(transposed(self.code, held)):
                 self.code.store(vector, target, VECTOR * (VECTORS * index + half))
+
+    def squares(self, source: Any) -> Iterator[tuple[int, int, Any]]:
+        """Eight lanes of each row from an address, transposed: the first of eight rows, a lane, and that lane of the
+        rows."""
+        for first in range(0, COLUMNS, SQUARE):
+            rows = self.code.builder.add(source, self.code.word(self.stride * first))
+            for index, vector in enumerate(transposed_square(self.code, rows, self.stride)):
+                yield first, index, vector
 
     def multiply(self, x: Any, depth: Any, sums: Any, rows: int) -> None:
         """Add the products of `depth` elements with the first rows of a tile to its sums."""
@@ -163,3 +192,25 @@ def transposed(code: Code, lines: list[Any]) -> list[Any]:
                 made[line] = build.shuffle_vector(lines[one], lines[one + width], ir.Constant(vector_type(I32), order))
         lines, width = made, width // 2
     return lines
+
+
+def transposed_square(code: Code, source: Any, stride: int) -> list[Any]:
+    """Lanes and rows exchanged of eight rows of eight 32-bit lanes, `stride` bytes apart: unpacking keeps to halves of
+    vectors, which are loaded from rows four apart."""
+    build = code.builder
+    both = ir.Constant(vector_type(I32, SQUARE), list(range(SQUARE)))
+    orders = [
+        ir.Constant(vector_type(I32, SQUARE), order)
+        for order in (
+            (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15),
+            (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15),
+        )
+    ]  # fmt: skip
+    found = []
+    for half in range(2):
+        rows = [code.load(source, vector_type(I32, HALF), stride * row + 4 * HALF * half) for row in range(SQUARE)]
+        joined = [build.shuffle_vector(rows[row], rows[row + HALF], both) for row in range(HALF)]
+        pairs = [build.shuffle_vector(*joined[row : row + 2], order) for row in (0, 2) for order in orders[:2]]
+        for one, other in ((0, 2), (1, 3)):
+            found += [build.shuffle_vector(pairs[one], pairs[other], order) for order in orders[2:]]
+    return found

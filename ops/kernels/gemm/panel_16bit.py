@@ -20,7 +20,7 @@ from llvmlite import ir
 from ....runtime.base.dataclass import dataclass
 from ....runtime.simd.dot_product import INTS, dot2_bf16, dot2_i16_avx2, dot2_i16_avx_vnni, dot2_i16_vnni
 from ....runtime.simd.llvm_vector import F32, I16, I32, LANES, Code, Vector, vector_type
-from ...quants.llvm import Block, codes, runs
+from ...quants.llvm import Block, build_mask, codes, runs
 from .gemv import WeightRows
 from .gemv_int8 import RUN, quantize_run
 from .panel import COLUMNS, VECTORS, Panel, Tile, line_stride
@@ -29,6 +29,8 @@ from .register_tile import VECTOR
 CHUNK = 256
 """Elements of a row that are decoded at a time: half as many as of codes, which are half as wide."""
 PAIRS = RUN // 2
+QUADS = [first + byte for first in range(0, RUN, 4) for byte in (0, 2, 1, 3)]
+"""The elements of a run by pairs of every second byte of quads."""
 MAX_ACTIVATION = 2047
 """Maximum of an activation's integer: 32 products of it with 16 bits are below 2^31."""
 
@@ -69,7 +71,7 @@ class PairTile(Tile):
         halves = [code.floats(x, 64 * half) for half in range(2)]
         if self.max_magnitude is not None:
             numbers, step = quantize_run(code, halves, self.max_magnitude)
-            code.store(build.trunc(numbers, vector_type(I16, RUN)), place)
+            code.store(build.trunc(self._ordered(code, numbers), vector_type(I16, RUN)), place)
             code.store(step, build.add(to, build.shl(row, code.word(2))), self.steps)
             return
         for part in range(self.parts):
@@ -82,6 +84,10 @@ class PairTile(Tile):
                 _residual(code, half, (pattern << 16).bits_as_float())
                 for half, pattern in zip(halves, rounded, strict=True)
             ]
+
+    def _ordered(self, code: Code, numbers: Any) -> Any:
+        """The integers of a run in the order of the panel's elements."""
+        return numbers
 
 
 class PairPanel(Panel):
@@ -234,8 +240,36 @@ class Avx2Pairs(Int16Pairs):
         return code.repeat(code.opaque(code.word(PAIRS - 1)), first, add)
 
 
+class CodePairTile(PairTile):
+    """Activations of `Avx2CodePairs`: the pairs of each four are of the outer and inner bytes that one word holds."""
+
+    def _ordered(self, code: Code, numbers: Any) -> Any:
+        return code.builder.shuffle_vector(numbers, numbers, build_mask(QUADS))
+
+
 class Avx2CodePairs(Avx2Pairs):
-    """Codes as 16-bit integers."""
+    """Codes of 8 bits as 16-bit integers: bytes are transposed in quads, of which every second byte becomes a pair."""
+
+    def __init__(self, code: Code, tile: PairTile, stored: WeightRows, scratch: Any) -> None:
+        super().__init__(code, tile, stored, scratch)
+        self.stride = line_stride(CHUNK)
+
+    def decode_part(self, part: int, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
+        """Elements from `start` of some rows, run by run; the bytes that will be wanted next are asked of the
+        memory."""
+        code, build, stored = self.code, self.code.builder, self.stored
+        self.ahead = self.bytes_ahead(row_bytes, start, depth)
+        skipped = build.mul(build.sdiv(start, code.word(stored.length)), code.word(stored.size))
+        with code.loop(code.word(0), height) as row:
+            address = build.add(build.add(source, build.mul(row, row_bytes)), skipped)
+            self.decode_row(part, address, depth, build.add(self.lines, build.mul(row, code.word(self.stride))), row)
+        eight = ir.Constant(vector_type(I16, LANES), [8] * LANES)
+        with code.loop(code.word(0), depth, RUN) as offset:
+            target = build.add(self.elements, build.mul(offset, code.word(2 * COLUMNS)))
+            for first, quad, vector in self.squares(build.add(self.lines, offset)):
+                words = build.bitcast(vector, eight.type)
+                for index, moved in enumerate((build.shl(words, eight), words)):
+                    code.store(build.ashr(moved, eight), target, 4 * (COLUMNS * (2 * quad + index) + first))
 
     def decode_row(self, part: int, address: Any, depth: Any, line: Any, row: Any) -> None:
         """The codes of a row to a line."""
@@ -243,10 +277,11 @@ class Avx2CodePairs(Avx2Pairs):
 
         def each(block: Any, element: Any) -> None:
             first = build.sdiv(element, code.word(RUN))
+            for offset in range(0, self.stored.size, 64):
+                code.prefetch(build.add(block, self.ahead), offset)
             for index, run in enumerate(runs(kind, Block(code, block))):
-                wide = build.zext(run.codes.value, vector_type(I16, RUN))
-                numbers = build.sub(wide, ir.Constant(wide.type, [kind.zero] * RUN))
-                code.store(numbers, build.add(line, build.shl(element, code.word(1))), 2 * RUN * index)
+                numbers = build.sub(run.codes.value, ir.Constant(run.codes.value.type, [kind.zero] * RUN))
+                code.store(numbers, build.add(line, element), RUN * index)
                 self._store_scale(
                     build.extract_element(run.scales, ir.Constant(I32, run.first)),
                     build.add(first, code.word(index)),

@@ -117,13 +117,7 @@ class Int8Panel(Panel):
 
     def decode(self, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
         """Elements from `start` of some rows; the bytes that will be wanted next are asked of the memory."""
-        code, build, length = self.code, self.code.builder, self.stored.length
-        skipped, taken = (
-            build.mul(build.sdiv(count, code.word(length)), code.word(self.stored.size)) for count in (start, depth)
-        )
-        rest = build.sub(row_bytes, build.add(skipped, taken))
-        following = build.sub(build.mul(row_bytes, code.word(COLUMNS)), skipped)
-        self.ahead = build.select(build.icmp_signed(">", rest, code.word(0)), taken, following)
+        self.ahead = self.bytes_ahead(row_bytes, start, depth)
         super().decode(source, row_bytes, height, start, depth)
 
     def decode_row(self, part: int, address: Any, depth: Any, line: Any, row: Any) -> None:
@@ -231,6 +225,7 @@ class Avx2Panel(Int8Panel):
     """As `Int8Panel`, by products of bytes of 16 bits."""
 
     vectors_per_step = 1
+    transposes_squares = True
 
     def __init__(self, code: Code, tile: Int8Tile, stored: WeightRows, scratch: Any) -> None:
         super().__init__(code, tile, stored, scratch)

@@ -392,6 +392,7 @@ def test_refused_models_and_lengths(client):
 
 
 def test_metrics_and_pages(server):
+    assert request(server, "/v1/models")[0] == 200
     metrics = request(server, "/metrics")[2].decode()
     assert 'candle_convert_requests_total{endpoint="/v1/models",status="200"}' in metrics
     for path in ("/", "/docs"):
