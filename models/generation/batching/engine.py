@@ -23,6 +23,8 @@ from .request import CANCELLED, ERROR, LENGTH, Handle, Request
 from .running import Running
 from .speculation import Speculation, speculator_of
 
+PROMPT_TOKENS = 512
+"""Tokens of prompts after which running requests get their next token."""
 IDLE = 0.25  # seconds without a request after which runs are planned ahead
 
 
@@ -132,8 +134,7 @@ class Engine:
         try:
             while self._wait():
                 self._drop_cancelled()
-                self._admit()
-                self._prefill()
+                self._compute_prompts()
                 self._decode()
         except Exception as error:  # of the engine itself: nobody may wait for what cannot come
             with self._changed:
@@ -214,22 +215,34 @@ class Engine:
         handle.finish(LENGTH)
         return True
 
-    def _prefill(self) -> None:
-        """Compute a chunk of the first prompt that is not complete."""
+    def _compute_prompts(self) -> None:
+        """Begin queued requests and compute their prompts, chunk by chunk, until a token of each running request is
+        due: tokens of many requests take hardly longer than those of a few."""
+        left = PROMPT_TOKENS
+        while left > 0:
+            self._admit()
+            taken = self._prefill()
+            if not taken:
+                return
+            left -= taken
+
+    def _prefill(self) -> int:
+        """Compute a chunk of the first prompt that is not complete, and return its tokens; 0 if all prompts are."""
         one = next((one for one in self._running if one.pending), None)
         if one is None:
-            return
+            return 0
         chunk, one.pending = one.pending[:MAX_RUN], one.pending[MAX_RUN:]
         watch = Stopwatch()
         try:
             logits = self._rows.extend(one.row, chunk)
         except Exception as error:  # as above
             self._end(one, ERROR, error)
-            return
+            return len(chunk)
         self.timing.prompt_seconds += watch.seconds
         self.timing.prompt_tokens += len(chunk)
         if not one.pending and logits is not None:
             self._choose(one, logits[None])
+        return len(chunk)
 
     def _decode(self) -> None:
         """Compute the next tokens of every request whose prompt is complete."""
