@@ -254,7 +254,10 @@ def soak(server, seconds, vocabulary, clients=64):
         draw = random.Random(seed)
         while time.monotonic() < end:
             kind = draw.choices((good, hangs_up, oversize, malformed), (6, 2, 1, 1))[0]
-            kind(draw)
+            try:
+                kind(draw)
+            except (OSError, http.client.HTTPException) as error:
+                failures.append(f"{kind.__name__}: {error!r}")
             noted(kind.__name__)
 
     threads = [threading.Thread(target=client, args=(seed,)) for seed in range(clients)]

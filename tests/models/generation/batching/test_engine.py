@@ -239,6 +239,33 @@ def test_a_shared_prefix_is_computed_once(model):
     engine.close()
 
 
+def test_prompts_of_waiting_requests_are_computed_before_tokens(model, monkeypatch):
+    engine = Engine(model, parallel=4)
+    rows, runs = engine._rows, []
+    extend, step = rows.extend, rows.step
+
+    def extended(row, tokens):
+        runs.append("prompt")
+        return extend(row, tokens)
+
+    def stepped(at, tokens):
+        runs.append(len(at))
+        return step(at, tokens)
+
+    monkeypatch.setattr(rows, "extend", extended)
+    monkeypatch.setattr(rows, "step", stepped)
+    prompts = [f"{number} Hello" for number in range(4)]
+    with engine._changed:  # all of them are queued before the first one begins
+        handles = [engine.submit(asked(model, prompt, 6)) for prompt in prompts]
+    assert [handle.text() for handle in handles] == [
+        model.generate(prompt, max_tokens=6, temperature=0) for prompt in prompts
+    ]
+    assert runs[:4] == ["prompt"] * 4
+    assert "prompt" not in runs[4:]
+    assert 4 in runs
+    engine.close()
+
+
 def test_offline_requests_without_a_limit_use_the_context(model):
     requests = [asked(model, "Hello", None), asked(model, "Hello", 3)]
     first, second = generate_all(model, requests, 40)
