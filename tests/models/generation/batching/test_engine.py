@@ -239,7 +239,7 @@ def test_a_shared_prefix_is_computed_once(model):
     engine.close()
 
 
-def test_prompts_of_waiting_requests_are_computed_before_tokens(model, monkeypatch):
+def test_prompts_of_queued_requests_are_computed_before_tokens(model, monkeypatch):
     engine = Engine(model, parallel=4)
     rows, runs = engine._rows, []
     extend, step = rows.extend, rows.step
