@@ -97,8 +97,8 @@ class _Remote:
             except (DaskTimeoutError, TimeoutError):
                 if self._address not in self._cluster.addresses:
                     raise _lost(self._address) from None
-            except OSError as error:
-                if self._address in self._cluster.addresses:
+            except OSError as error:  # those of files have a number, and Dask's of a connection none
+                if error.errno is not None and self._address in self._cluster.addresses:
                     raise
                 raise _lost(self._address) from error
 

@@ -113,12 +113,16 @@ def test_text(model, cluster, tmp_path, capsys):
         np.testing.assert_allclose(shared[name], array, rtol=1e-5)
 
 
-def test_killed_worker(model, tmp_path):
-    """A worker that is killed between tokens: one line, no hang."""
+@pytest.mark.parametrize("noticed", [True, False])
+def test_killed_worker(model, monkeypatch, noticed):
+    """A worker that is killed between tokens: one line, no hang, also before the scheduler has noticed."""
     with cc.cluster("local:2") as workers:
         staged = pipelined_model(workers, Opening(str(model / "llama.gguf"), ReadOptions()), 2, None)
         assert len(staged.greedy([70, 71], 2)) == 2
         process = workers.client.run(os.getpid)[staged._stages[1]._address]
+        if not noticed:
+            listed = workers.addresses
+            monkeypatch.setattr(type(workers), "addresses", property(lambda cluster: listed))
         os.kill(process, signal.SIGKILL)
         with pytest.raises(cc.FileAccessError, match=r"E-CLUSTER-LOST.*has ended"):
             staged.greedy([70, 71], 200)
