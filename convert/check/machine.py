@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -168,10 +169,13 @@ def _memory() -> dict[str, int | None]:
 
 
 def disks() -> list[dict[str, Any]]:
-    """The working and the temporary folder: free bytes, whether they can be written, and whether the kernel copies
-    within them."""
+    """The working folder, unless it is deleted, and the temporary folder: free bytes, whether they can be written,
+    and whether the kernel copies within them."""
     rows = []
-    for what, folder in (("working folder", os.getcwd()), ("temporary folder", tempfile.gettempdir())):
+    folders = {"temporary folder": tempfile.gettempdir()}
+    with contextlib.suppress(FileNotFoundError):
+        folders = {"working folder": os.getcwd(), **folders}
+    for what, folder in folders.items():
         writable = os.access(folder, os.W_OK)
         rows.append(
             {

@@ -30,6 +30,9 @@ def system_error(error: BaseException) -> Error | None:
     if isinstance(error, FileNotFoundError) and error.filename is None and "temporary directory" in str(error):
         why = "no folder for temporary files can be written"
         return FileAccessError("E-IO-TEMPORARY", None, why, hint="Set TMPDIR to a folder that can be written")
+    if isinstance(error, FileNotFoundError) and error.filename is None and not _is_in_a_folder():
+        why = "the working folder has been deleted"
+        return FileAccessError("E-IO", None, why, hint="Change to a folder that exists, or name paths from the root")
     file = error.filename if isinstance(error.filename, str | bytes) else None
     if error.errno in FULL:
         return write_error(file, error)
@@ -76,6 +79,15 @@ def mode_of(path: str | os.PathLike[str]) -> int | None:
 def reason(error: OSError) -> str:
     """The operating system's message, in one line."""
     return error.strerror or str(error) or type(error).__name__
+
+
+def _is_in_a_folder() -> bool:
+    """Whether the working folder of the process exists."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _too_many_files() -> LimitError:

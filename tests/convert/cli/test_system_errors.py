@@ -184,3 +184,18 @@ def test_system_errors_are_known(number, kind):
     assert isinstance(write_error("name", error), kind)
     assert system_error(ValueError("x")) is None
     assert system_error(OSError("a library's own")) is None
+
+
+def test_a_working_folder_that_has_been_deleted(folder, tmp_path):
+    """It is named where a path is relative to it; other commands work."""
+
+    def deleted():
+        os.rmdir(tmp_path / "working")
+
+    words = {("doctor",): 0, ("inspect", str(folder / "m.gguf")): 0, ("convert", str(folder / "m.gguf"), "a.gguf"): 7}
+    for command, code in words.items():
+        (tmp_path / "working").mkdir()
+        done = run(command, tmp_path / "working", setup=deleted)
+        assert done.returncode == code, done.stderr
+        assert (code == 0) != ("the working folder has been deleted" in done.stderr)
+        assert "Traceback" not in done.stderr
