@@ -9,6 +9,7 @@ from candle_convert.ops.conv import conv_kernel, conv_transpose_kernel
 from candle_convert.ops.kernels.conv.winograd import winograd
 from candle_convert.ops.kernels.conv.winograd.kernel_transform import pack_kernels
 from candle_convert.runtime.ir.op import Example
+from candle_convert.runtime.jit.isa import features
 from candle_convert.runtime.plan.plan import PythonStep
 from candle_convert.runtime.session import Session
 from candle_convert.tests.oracles.native_vs_numpy import natively
@@ -259,6 +260,7 @@ def test_winograd(sizes, biased):
         natively("Conv", Example(inputs, {"pads": pads}), 22, rtol=1e-4, atol=1e-4, constant=range(1, len(inputs)))
 
 
+@pytest.mark.skipif("avx2" not in features(), reason="Winograd's method is used with AVX2")
 @pytest.mark.parametrize("shared", [0, 1 << 30], ids=["streamed", "shared"])
 @pytest.mark.parametrize("sizes", [(6, 9), (20, 20), (9, 130), (40, 50)])
 def test_kernels_transformed_in_each_run(sizes, shared, monkeypatch):
