@@ -108,21 +108,32 @@ class Panel:
     def bytes_ahead(self, row_bytes: Any, start: Any, depth: Any) -> Any:
         """Bytes from the elements of a chunk to those that are decoded next: of the same row, or of the next rows."""
         code, build = self.code, self.code.builder
-        skipped, taken = (
-            build.mul(build.sdiv(count, code.word(self.stored.length)), code.word(self.stored.size))
-            for count in (start, depth)
-        )
+        skipped, taken = self._nbytes(start), self._nbytes(depth)
         rest = build.sub(row_bytes, build.add(skipped, taken))
         following = build.sub(build.mul(row_bytes, code.word(COLUMNS)), skipped)
         return build.select(build.icmp_signed(">", rest, code.word(0)), taken, following)
 
     def decode_part(self, part: int, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
         """The same, of a part of each element."""
-        code, build, stored = self.code, self.code.builder, self.stored
-        skipped = build.mul(build.sdiv(start, code.word(stored.length)), code.word(stored.size))
+        self._decode_rows(part, source, row_bytes, height, start, depth)
+        self._transpose_lines(part, depth)
+
+    def _nbytes(self, count: Any) -> Any:
+        """Bytes of stored elements."""
+        build = self.code.builder
+        return build.mul(build.sdiv(count, self.code.word(self.stored.length)), self.code.word(self.stored.size))
+
+    def _decode_rows(self, part: int, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
+        """A part of the elements of each row to a line of its own."""
+        code, build = self.code, self.code.builder
+        skipped = self._nbytes(start)
         with code.loop(code.word(0), height) as row:
             address = build.add(build.add(source, build.mul(row, row_bytes)), skipped)
             self.decode_row(part, address, depth, build.add(self.lines, build.mul(row, code.word(self.stride))), row)
+
+    def _transpose_lines(self, part: int, depth: Any) -> None:
+        """The lines, transposed, to a part of the panel."""
+        code, build = self.code, self.code.builder
         target = build.add(self.elements, code.word(COLUMNS * self.itemsize * self.tile.chunk * part))
         with code.loop(code.word(0), build.mul(depth, code.word(self.itemsize)), VECTOR) as offset:
             self._transpose(build.add(self.lines, offset), build.add(target, build.mul(offset, code.word(COLUMNS))))

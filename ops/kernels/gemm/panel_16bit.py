@@ -254,15 +254,14 @@ class Avx2CodePairs(Avx2Pairs):
         super().__init__(code, tile, stored, scratch)
         self.stride = line_stride(CHUNK)
 
-    def decode_part(self, part: int, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
-        """Elements from `start` of some rows, run by run; the bytes that will be wanted next are asked of the
-        memory."""
-        code, build, stored = self.code, self.code.builder, self.stored
+    def decode(self, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
+        """Elements from `start` of some rows; the bytes that will be wanted next are asked of the memory."""
         self.ahead = self.bytes_ahead(row_bytes, start, depth)
-        skipped = build.mul(build.sdiv(start, code.word(stored.length)), code.word(stored.size))
-        with code.loop(code.word(0), height) as row:
-            address = build.add(build.add(source, build.mul(row, row_bytes)), skipped)
-            self.decode_row(part, address, depth, build.add(self.lines, build.mul(row, code.word(self.stride))), row)
+        super().decode(source, row_bytes, height, start, depth)
+
+    def _transpose_lines(self, part: int, depth: Any) -> None:
+        """The lines, in quads of bytes, to the panel."""
+        code, build = self.code, self.code.builder
         eight = ir.Constant(vector_type(I16, LANES), [8] * LANES)
         with code.loop(code.word(0), depth, RUN) as offset:
             target = build.add(self.elements, build.mul(offset, code.word(2 * COLUMNS)))
