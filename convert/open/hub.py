@@ -35,7 +35,6 @@ def folder_files(uri: str, revision: str | None = None) -> dict[str, str]:
     """The addresses, by name, of the other files in the folder of a hub address's file; empty for a repository, and
     where the hub's client is offline. FileAccessError if the repository cannot be listed."""
     match = _URI.fullmatch(uri)
-    optional_package("huggingface_hub", "hf://")
     if match is None or match["file"] is None:
         return {}
     folder, slash, own = match["file"].rpartition("/")
@@ -49,9 +48,8 @@ def folder_files(uri: str, revision: str | None = None) -> dict[str, str]:
 
 def _listed(repo: str, revision: str | None) -> list[str]:
     """The paths of a repository's files, by one request: the client repeats requests for its tree for 25 s."""
-    import huggingface_hub
-
-    return [file.rfilename for file in huggingface_hub.HfApi().model_info(repo, revision=revision).siblings or ()]
+    client = optional_package("huggingface_hub", "hf://").HfApi()
+    return [file.rfilename for file in client.model_info(repo, revision=revision).siblings or ()]
 
 
 @contextlib.contextmanager
