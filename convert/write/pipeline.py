@@ -123,8 +123,8 @@ def _is_input(path: Path, plan: Plan) -> bool:
 def _superseded(plan: Plan) -> list[Path]:
     """Files of an earlier output in another number of shards, which the new one replaces as a whole.
 
-    Raises UnsafeFileError where nothing is to be replaced, or where shards among them are read. A whole file is kept
-    next to shards of which it is made, and beside shards that are made of it.
+    Raises UnsafeFileError where nothing is to be replaced, or where shards among them are read. A whole file that
+    is read stays next to shards that are made of it, and shards that are read next to a whole file.
     """
     names = [file.name for file in plan.files]
     found = superseded(plan.folder, names)

@@ -28,8 +28,6 @@ SOUNDS: Mapping[str, Mapping[str, Any]] = {
     },
 }  # fmt: skip
 """Defaults of transformers' classes for sounds."""
-
-
 TILES = {"do_pad": True, "do_image_splitting": True, "max_image_size": {"longest_edge": 364}}
 PATCHES = {"patch_size": 14, "merge_size": 2}
 PICTURES: Mapping[str, Mapping[str, Any]] = {
